@@ -33,7 +33,7 @@ UNIT = gl.constexpr(8)
 @gluon.jit
 def produce(
     maps, offs_ptr, memory, barriers, sizes, vectors, TILE: gl.constexpr, TRANS: gl.constexpr, ENDS: gl.constexpr,
-    TOGETHER: gl.constexpr = 1,
+    TOGETHER: gl.constexpr = 1, SPAN: gl.constexpr = 1,
 ):  # fmt: skip
     """Copy the rows of a and the columns of b that each tile needs; run by the producer warp.
 
@@ -41,7 +41,7 @@ def produce(
 
     `sizes`: groups, rows, columns, K, and 0 if the groups share b's matrix, else 1; `vectors`: what the end of a tile
     reads, and the producer therefore prefetches. With `ENDS` "bias", the bias and its strides; with "scales", those of
-    `of_group`; with "none", nothing.
+    `of_group`, where `SPAN` columns share a scale; with "none", nothing.
     """
     HIGH: gl.constexpr = maps[0].block_type.shape[2]
     MOST: gl.constexpr = TILE[0] // HIGH
@@ -57,7 +57,7 @@ def produce(
         if ENDS == "bias":
             _prefetch_bias(vectors, group, col, n_len, TILE[1])
         elif ENDS == "scales":
-            prefetch_ends(of_group(vectors, group), row, col, TILE[0], TILE[1])
+            prefetch_ends(of_group(vectors, group), row, col, TILE[0], TILE[1], SPAN)
         boxes = gl.minimum(gl.cdiv(left, HIGH), MOST)
         sources = (0, group * b_step, row, col)
         copied = copy_steps(maps[0], maps[1], memory, barriers, sources, 0, steps, copied, TILE, TRANS, boxes)

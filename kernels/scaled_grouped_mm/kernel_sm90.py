@@ -14,17 +14,27 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
 
+@gluon.constexpr_function
+def columns_of(tile, fast):
+    """Return the number of a tile's columns that each consumer has.
+
+    Two consumers share the rows of a tile that is wide: while one adds to its sums, tensor cores multiply for the other.
+    """
+    return tile[1] // 2 if tile[0] == int(OWNED) and tile[1] == 256 and not fast else tile[1]
+
+
 @gluon.jit
 def _consume(
     OWN: gl.constexpr, maps, offs_ptr, memory, barriers, sizes, result, vectors, TILE: gl.constexpr,
     PANEL: gl.constexpr, FAST: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
-    """Compute and store the 64 rows of consumer `OWN` of every tile of this program.
+    """Compute and store the part of consumer `OWN` of every tile of this program.
 
     `sizes`: groups, rows, columns, K, and 0 if the groups share b's matrix, else 1; `result`: pointer and row stride in
     units of 8 elements; `vectors`: both scales, as `of_group` takes them.
     """
-    WIDTH: gl.constexpr = width_of(TILE, FAST)
+    COLUMNS: gl.constexpr = columns_of(TILE, FAST)
+    WIDTH: gl.constexpr = width_of(COLUMNS, FAST)
     groups, m_len, n_len, k_len, _ = opaque(sizes)
     steps = gl.cdiv(k_len, DEEP * TOGETHER) * TOGETHER
     used = 0
@@ -34,15 +44,19 @@ def _consume(
     group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
     while group < groups:
         row, col, left = place_in(number, before, start, end, n_len, TILE[0], TILE[1], TILE[2])
-        row += OWN * OWNED
-        left -= OWN * OWNED
+        # consumers have the rows of a tile or, of its only 64 rows, the columns
+        if TILE[0] > OWNED:
+            row += OWN * OWNED
+            left -= OWN * OWNED
+        else:
+            col += OWN * COLUMNS
         if left > 0:
             own = of_group(vectors, group)
             place = (0, 0, row, col)
             sums = sum_steps(
-                OWN, memory, barriers, used, place, gl.to_tensor(0), steps, own, FAST, SCALES, TILE, TOGETHER
+                OWN, memory, barriers, used, place, gl.to_tensor(0), steps, own, FAST, SCALES, TILE, TOGETHER, COLUMNS
             )
-            for part in gl.static_range(TILE[1] // WIDTH):
+            for part in gl.static_range(COLUMNS // WIDTH):
                 acc = sums[part]
                 if SCALES == "ends":
                     acc = scale_ends(acc, own, row, col + part * WIDTH)
@@ -105,11 +119,12 @@ def scaled_grouped_mm_sm90_kernel(
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     trans: gl.constexpr = (False, True)
     panel: gl.constexpr = out_map.block_type.shape[3]
-    ends: gl.constexpr = "scales" if SCALES == "ends" else "none"
+    span: gl.constexpr = 1 if SCALES == "ends" else DEEP
     together: gl.constexpr = 2 if SCALES == "ends" and not FAST else 1
     a_memory, b_memory = operands_of(a_map, b_map, tile, trans)
-    out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, panel, panel)
-    barriers = barriers_for(STAGES, BLOCK_M // OWNED)
+    consumers: gl.constexpr = BLOCK_M // OWNED * (BLOCK_N // columns_of(tile, FAST))
+    out_memory = allocate(out_map, 2 * consumers, OWNED, panel, panel)
+    barriers = barriers_for(STAGES, consumers)
     fence_async_shared()
     maps = (a_map, b_map, out_map)
     memory = (a_memory, b_memory, out_memory)
@@ -121,12 +136,12 @@ def scaled_grouped_mm_sm90_kernel(
         (scale_a_ptr, 0),
         stride_sbz,
     )
-    if BLOCK_M == 2 * OWNED:
+    if consumers == 2:
         gl.warp_specialize(
             [
                 (_consume, (0, maps, offs_ptr, memory, barriers, sizes, result, vectors, tile, panel, FAST, SCALES, together)),
                 (_consume, (1, maps, offs_ptr, memory, barriers, sizes, result, vectors, tile, panel, FAST, SCALES, together)),
-                (produce, (maps, offs_ptr, memory, barriers, sizes, vectors, tile, trans, ends, together)),
+                (produce, (maps, offs_ptr, memory, barriers, sizes, vectors, tile, trans, "scales", together, span)),
             ],
             [4, 1],
             [232, 40],
@@ -135,7 +150,7 @@ def scaled_grouped_mm_sm90_kernel(
         gl.warp_specialize(
             [
                 (_consume, (0, maps, offs_ptr, memory, barriers, sizes, result, vectors, tile, panel, FAST, SCALES, together)),
-                (produce, (maps, offs_ptr, memory, barriers, sizes, vectors, tile, trans, ends, together)),
+                (produce, (maps, offs_ptr, memory, barriers, sizes, vectors, tile, trans, "scales", together, span)),
             ],
             [1],
             [40],

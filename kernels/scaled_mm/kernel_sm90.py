@@ -45,25 +45,26 @@ def _of_blocks(scales):
 
 
 @gluon.constexpr_function
-def width_of(tile, fast):
-    """Return the number of columns of a part of the tile, whose sums `sum_steps` returns apart."""
-    return tile[1] if fast or tile[1] < WIDEST else int(WIDEST)
+def width_of(columns, fast):
+    """Return the number of columns of a part of a consumer's `columns`, whose sums `sum_steps` returns apart."""
+    return columns if fast or columns < WIDEST else int(WIDEST)
 
 
 @gluon.jit
 def sum_steps(
     OWN: gl.constexpr, memory, barriers, used, place, first, last, vectors, FAST: gl.constexpr, SCALES: gl.constexpr,
-    TILE: gl.constexpr, TOGETHER: gl.constexpr,
+    TILE: gl.constexpr, TOGETHER: gl.constexpr, COLUMNS: gl.constexpr,
 ):  # fmt: skip
     """Return the products of consumer `OWN`'s rows by the steps [first, last), one sum for each part of the columns.
 
     `used` steps came before. With `FAST`, wgmma accumulates all of them; else, `TOGETHER` steps at a time. The sums are
-    scaled if each block of K has scales of its own.
+    scaled if each block of K has scales of its own. A consumer has `COLUMNS` of the tile: all, or without `FAST` half of
+    those of a tile of 64 rows.
 
-    `vectors`: for both scales and the bias: pointer, sizes and strides; `place`: the tile's split-K part, matrix, first
-    row and first column.
+    `vectors`: for both scales and the bias: pointer, sizes and strides; `place`: split-K part, matrix, and the consumer's
+    first row and first column.
     """
-    WIDTH: gl.constexpr = width_of(TILE, FAST)
+    WIDTH: gl.constexpr = width_of(COLUMNS, FAST)
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 32])
     if FAST:
         acc = gl.zeros([OWNED, WIDTH], gl.float32, layout)
@@ -72,7 +73,7 @@ def sum_steps(
         sums = (finish(acc, barriers[1], before),)
     else:
         sums = ()
-        for _ in gl.static_range(TILE[1] // WIDTH):
+        for _ in gl.static_range(COLUMNS // WIDTH):
             sums = sums + (gl.zeros([OWNED, WIDTH], gl.float32, layout),)  # noqa: RUF005 - Triton's tuples
         sums = _promote_steps(OWN, sums, memory, barriers, used, place, first, last, vectors, SCALES, TILE, TOGETHER)
     return sums
@@ -143,62 +144,91 @@ def _promote_steps(
     `vectors`: for both scales and the bias: pointer, sizes and strides; `place`: the tile's split-K part, matrix, first
     row and first column.
     """
-    a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
     COUNT: gl.constexpr = TILE[3]
     _, _, row, col = place
     WIDTH: gl.constexpr = sums[0].shape[1]
-    PARTS: gl.constexpr = TILE[1] // WIDTH
-    factors = (1.0,)
+    PARTS: gl.constexpr = len(sums)
+    # consumers share the rows of a tile if it has no more than those of one
+    DOWN: gl.constexpr = OWN if TILE[0] > OWNED else 0
+    ACROSS: gl.constexpr = (OWN - DOWN) * PARTS
+    scales = ()
     BLOCKS: gl.constexpr = _of_blocks(SCALES)
     if BLOCKS:
-        factors = _factors(vectors, row, col, first, sums, SCALES)
+        scales = _block_scales(vectors, row, col, first, sums, SCALES)
     for step in range(first, last, TOGETHER):
         number = used + step - first
         for ahead in gl.static_range(TOGETHER):
             mbarrier.wait(full.index((number + ahead) % COUNT), (number + ahead) // COUNT & 1)
         grown = ()
         for part in gl.static_range(PARTS):
-            product = gl.zeros_like(sums[part])
-            for ahead in gl.static_range(TOGETHER):
-                stage = (number + ahead) % COUNT
-                a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
-                b = b_memory.index(stage).slice(part * WIDTH, WIDTH, 0).permute((1, 0))
-                product = warpgroup_mma(a, b, product, use_acc=ahead > 0, is_async=True)
+            product = _start_product(DOWN, ACROSS + part, memory, number, sums[part], TILE, TOGETHER)
             # issue these loads here, where they overlap with the tensor cores
             by_columns = 1.0
             if SCALES == "rows":
                 by_columns = _column_scales(vectors, col + part * WIDTH, step, sums[part])
+            if BLOCKS and part == 0:
+                # not their products, which would wait for the loads at once
+                coming = _block_scales(vectors, row, col, gl.minimum(step + 1, last - 1), sums, SCALES)
             product = warpgroup_mma_wait(0, deps=(product,))
             if part == PARTS - 1:
                 for ahead in gl.static_range(TOGETHER):
                     mbarrier.arrive(empty.index((number + ahead) % COUNT))
-            factor = factors[part if SCALES == "tiles" else 0]
+            factor = _factor(scales, part, SCALES)
             grown = grown + (sums[part] + product * by_columns * factor,)  # noqa: RUF005 - Triton's tuples
         sums = grown
         if BLOCKS:
-            factors = _factors(vectors, row, col, gl.minimum(step + 1, last - 1), sums, SCALES)
+            scales = coming
     return sums
 
 
 @gluon.jit
-def _factors(vectors, row, col, step, sums, SCALES: gl.constexpr):
-    """Load the scales of a tile's rows for a step of K; with "tiles", multiply them by the column scale of each tile part.
+def _start_product(
+    DOWN: gl.constexpr, ACROSS: gl.constexpr, memory, number, like, TILE: gl.constexpr, TOGETHER: gl.constexpr
+):
+    """Start to multiply block `DOWN` of a tile's rows by part `ACROSS` of its columns in the steps from `number` on.
 
-    `vectors`: for both scales and the bias: pointer, sizes and strides.
+    `like`: a tensor of the product's shape.
     """
-    by_rows = _row_scales(vectors, row, step, sums[0], True)
-    factors = (by_rows,)
-    if SCALES == "tiles":
-        factors = ()
-        for part in gl.static_range(len(sums)):
-            factors = factors + (by_rows * _tile_scale(vectors, col + part * sums[0].shape[1], step),)  # noqa: RUF005 - as above
-    return factors
+    WIDTH: gl.constexpr = like.shape[1]
+    product = gl.zeros_like(like)
+    for ahead in gl.static_range(TOGETHER):
+        stage = (number + ahead) % TILE[3]
+        a = memory[0].index(stage * (TILE[0] // OWNED) + DOWN)
+        b = memory[1].index(stage).slice(ACROSS * WIDTH, WIDTH, 0).permute((1, 0))
+        product = warpgroup_mma(a, b, product, use_acc=ahead > 0, is_async=True)
+    return product
 
 
 @gluon.jit
-def prefetch_ends(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
-    """Prefetch a tile's scales and bias to L1, since the end of a tile waits for them; run by one warp.
+def _factor(scales, part: gl.constexpr, SCALES: gl.constexpr):
+    """Return what to multiply a product by, of part `part` of the columns; `scales` are those of `_block_scales`."""
+    factor = 1.0
+    if SCALES == "tiles":
+        factor = scales[0] * scales[1 + part]
+    elif SCALES == "rows":
+        factor = scales[0]
+    return factor
+
+
+@gluon.jit
+def _block_scales(vectors, row, col, step, sums, SCALES: gl.constexpr):
+    """Load the scales of a tile's rows for a step of K; with "tiles", also the scale of each part of its columns.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides.
+    """
+    scales = (_row_scales(vectors, row, step, sums[0], True),)
+    if SCALES == "tiles":
+        for part in gl.static_range(len(sums)):
+            scales = scales + (_tile_scale(vectors, col + part * sums[0].shape[1], step),)  # noqa: RUF005 - as above
+    return scales
+
+
+@gluon.jit
+def prefetch_ends(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr, SPAN: gl.constexpr = 1):
+    """Prefetch a tile's bias, and its scales for the first step of K, to L1, before consumers wait for them; run by one warp.
+
+    `SPAN` columns share a scale.
 
     `vectors`: for both scales and the bias: pointer, sizes and strides.
     """
@@ -210,7 +240,7 @@ def prefetch_ends(vectors, row, col, HEIGHT: gl.constexpr, WIDTH: gl.constexpr):
     rows = gl.minimum(row + gl.arange(0, HEIGHT, layout=layout), m_len - 1)
     cols = gl.minimum(col + gl.arange(0, 32, layout=layout) * (WIDTH // 32), n_len - 1).to(gl.int64)
     prefetch(scale_a_ptr + rows.to(gl.int64) * stride_m)
-    prefetch(scale_b_ptr + cols * stride_n)
+    prefetch(scale_b_ptr + cols // SPAN * stride_n)
     if has_bias != 0:
         prefetch(bias_ptr + cols)
 
@@ -282,7 +312,7 @@ def _consume(
 
     `vectors`: for both scales and the bias: pointer, sizes and strides.
     """
-    WIDTH: gl.constexpr = width_of(TILE, FAST)
+    WIDTH: gl.constexpr = width_of(TILE[1], FAST)
     # with split-K, the merge kernel scales the sums
     whole = sizes[4] == 1
     scale = 1.0
@@ -295,7 +325,7 @@ def _consume(
         place, first, last = piece_at(number, opaque(sizes), DEEP, TILE, TOGETHER)
         split, _, row, col = place
         own = (split, 0, row + OWN * OWNED, col)
-        sums = sum_steps(OWN, memory, barriers, used, own, first, last, vectors, FAST, SCALES, TILE, TOGETHER)
+        sums = sum_steps(OWN, memory, barriers, used, own, first, last, vectors, FAST, SCALES, TILE, TOGETHER, TILE[1])
         used += last - first
         for part in gl.static_range(TILE[1] // WIDTH):
             if SCALES == "whole":
