@@ -24,7 +24,9 @@ def own_wheel(folder: Path) -> Path:
     files = {}
     for room in ("runtime", "aot"):
         for path in sorted((ROOT / room).rglob("*")):
-            if path.suffix in {".py", ".so", ".json"} and "__pycache__" not in path.parts:
+            # a library's version follows its ending
+            ending = path.suffix in {".py", ".json"} or ".so" in path.suffixes
+            if ending and "__pycache__" not in path.parts:
                 files[f"nojit/{path.relative_to(ROOT)}"] = path.read_bytes()
     installed = distribution("nojit")
     # as setuptools leaves it in a checkout, or as it is installed
