@@ -1,7 +1,7 @@
-"""The user's handle on a kernel. The C core launches; Python selects the variant for each new specialization.
+"""The user's handle on a kernel. The engine selects variants and launches; Python makes plans and words errors.
 
-`Kernel` finds the bundle for a device, selects the variant (`nojit.runtime.explain.explanation`) from the core's facts about a call
-(`nojit.runtime.launch.core_facts`), and gives the core a plan (`nojit.runtime.launch.plans`).
+`Kernel` finds the bundle for a device, has the engine select a variant for the facts about a call (`nojit.runtime.launch.core_facts`), and
+gives it a plan to launch (`nojit.runtime.launch.plans`). If none serves, `nojit.runtime.explain.explanation` says why.
 """
 
 from __future__ import annotations

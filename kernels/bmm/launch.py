@@ -1,15 +1,10 @@
-"""Launch arguments of a validated matrix product.
-
-The cache key of a call has the kernels' source, dtypes, devices, sizes, strides, whether addresses suit TMA
-descriptors, torch's fp32 switch, and whether there is an epilogue. Only the first call with a key is validated; later
-calls reuse its arguments.
-"""
+"""Choose the kernels of a validated matrix product, and make their launch arguments. `op.py` remembers them for later calls."""
 
 # ruff: noqa: PLR0917 - a call has many facts
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,10 +25,6 @@ from nojit.kernels.torch_state import precision
 from torch import Tensor
 
 __all__ = ["Prepared", "prepare"]
-
-
-def _facts(value: Tensor | None) -> Hashable:
-    return None if value is None else (value.dtype, value.device, value.shape, value.stride())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-/* Which device runs which image. docs/architecture.md says where the rules come from. */
+/* Which device runs which image. docs/bundle-format.md, chapter 5, gives the rules. */
 #ifndef NOJIT_BUNDLE_TARGET_H
 #define NOJIT_BUNDLE_TARGET_H
 

@@ -118,7 +118,8 @@ NJ_API size_t nj_error_text(const nj_error *error, char *text, size_t room);
 /* An open bundle. It keeps the file open, so that a rebuild which renames a new file over it does no harm. */
 typedef struct nj_bundle nj_bundle;
 
-/* What `nj_options.verify` judges, before anything of the bundle is parsed. Valid during the call alone. */
+/* What `nj_options.verify` judges before anything of the bundle is parsed: its digest, and the statement beside it. Valid during the call
+ * alone. */
 typedef struct nj_claim {
     size_t size;
     const char *path;          /* of the bundle; NULL for one in memory */
@@ -145,11 +146,12 @@ typedef struct nj_options {
     size_t size;
     void *user; /* passed to each callback */
 
-    /* Returns 0 to allow a bundle. Compare the name and version that `nj_bundle_about` gives with those of the statement. Without it, a
-     * bundle is refused if NOJIT_TRUST is "signed". */
+    /* Returns 0 to allow a bundle; anything else makes opening it fail with NJ_ERROR_TRUST. Once it is open, compare the name and version
+     * that `nj_bundle_about` gives with those of the statement. Without it, a bundle is refused if NOJIT_TRUST is "signed". */
     int (*verify)(void *user, const nj_claim *claim);
 
-    /* Decompresses one whole zstd frame into exactly `raw_bytes`; returns 0 if that is what the frame holds. The default is libzstd.so.1. */
+    /* Decompresses one whole zstd frame into exactly `raw_bytes`. Returns 0 if the frame holds so many; anything else is NJ_ERROR_FORMAT.
+     * The default is libzstd.so.1. */
     int (*decompress)(void *user, const void *frame, size_t frame_bytes, void *raw, size_t raw_bytes);
 
     /* Allocates scratch memory of a device for one launch, in the order of `stream`; returns 0 with `*address` set. `release` is called
@@ -428,7 +430,7 @@ typedef struct nj_reason {
     const char *got;      /* what the call passes */
 } nj_reason;
 
-/* Returns 0 to go on with the next variant. */
+/* Returns 0 to go on with the next variant; anything else ends the explanation, which still succeeds. */
 typedef int (*nj_reason_visitor)(void *user, const nj_reason *reason);
 
 /* Tells the visitor of each variant whether it serves a call, in the order of the table. Launches nothing, and loads no image. */

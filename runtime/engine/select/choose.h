@@ -1,5 +1,5 @@
-/* Choosing the variant that serves a call. Of the variants that serve it come first: the narrowest ints, the config that is
- * preferred, the most hints, the first in the table (docs/bundle-format.md, chapter 7).
+/* Choosing the variant that serves a call. Variants that serve it are ordered by the narrowest ints, then by the
+ * preferred config, then by the most hints, then as in the table (docs/bundle-format.md, chapter 7).
  *
  * A variant *serves* a call if its types take the arguments, its matrix constexprs are the call's, its config is one that the
  * caller's own settings allow and whose `requires` holds, its derived constexprs are what the call gives, and all its hints hold.
@@ -93,25 +93,25 @@ NJ_INTERNAL bool nj_choice_rank(nj_choice *choice, const nj_preference *preferen
 /* The first rule that a row breaks. */
 NJ_INTERNAL nj_stage nj_choice_stage(nj_choice *choice, size_t row);
 
-/* The parts. Whether the point of a case is the call's on an axis; */
+/* Whether a case lies at the call's value of an axis. */
 NJ_INTERNAL bool nj_choice_on_axis(const nj_choice *choice, uint32_t case_number, uint32_t axis);
 
-/* whether a config has what the call sets at a place, of a param or of an option behind them; */
+/* Whether a config has what the call sets at a place, which is a param's, or an option's behind them. */
 NJ_INTERNAL bool nj_choice_sets(const nj_choice *choice, uint32_t config, size_t place);
 
-/* what a caller may set, and does: whether a place is one; */
+/* Whether the call sets something at a place that a caller may set. */
 NJ_INTERNAL bool nj_choice_asks(const nj_choice *choice, size_t place);
 
-/* whether a config's `requires` holds in a case whose point is the call's; */
+/* Whether a config's `requires` holds in a case that lies at the call's values. */
 bool nj_choice_requires(nj_choice *choice, uint32_t case_number, uint32_t config);
 
-/* what derived constexprs come to there, until the next is asked for: NJ_TAG_MISSING where one cannot be computed; */
+/* The values of derived constexprs there, valid until the next call: NJ_TAG_MISSING for one that cannot be computed. */
 NJ_INTERNAL const nj_value *nj_choice_derive(nj_choice *choice, uint32_t case_number, uint32_t config);
 
-/* whether a result is a constant that was compiled in; */
+/* Whether a result equals a constant that was compiled in. */
 NJ_INTERNAL bool nj_choice_is_result(const nj_choice *choice, const nj_value *result, const nj_constant *constant);
 
-/* whether a hint holds. */
+/* Whether a hint holds. */
 NJ_INTERNAL bool nj_hint_holds(const nj_typing *typing, const nj_arguments *arguments, const nj_hint *hint);
 
 /* What a name in an expression stands for, for a case and a config. */
