@@ -150,7 +150,7 @@ typedef struct nj_options {
      * that `nj_bundle_about` gives with those of the statement. Without it, a bundle is refused if NOJIT_TRUST is "signed". */
     int (*verify)(void *user, const nj_claim *claim);
 
-    /* Decompresses one whole zstd frame into exactly `raw_bytes`. Returns 0 if the frame holds so many; anything else is NJ_ERROR_FORMAT.
+    /* Decompresses one whole zstd frame into exactly `raw_bytes`. Returns 0 if the frame holds so many; anything else is NJ_ERROR_INTEGRITY.
      * The default is libzstd.so.1. */
     int (*decompress)(void *user, const void *frame, size_t frame_bytes, void *raw, size_t raw_bytes);
 
