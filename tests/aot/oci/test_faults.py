@@ -114,7 +114,7 @@ def test_a_registry_that_drips_is_given_up(
 ) -> None:
     kind, path = fault
     # each byte comes in time
-    monkeypatch.setattr("nojit.aot.cli.registries.LIMITS", replace(FAST, read_s=0.2, tries=2))
+    monkeypatch.setattr("nojit.aot.cli.options.registries.LIMITS", replace(FAST, read_s=0.2, tries=2))
     fake.fail("GET", path, kind, times=99)
     error = document("pull", pushed[0], "--arch", "all", code=1)["error"]
     assert error["reason"] == "unavailable"
