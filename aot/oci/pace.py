@@ -65,6 +65,7 @@ def paced_adapter(limits: Limits) -> HTTPAdapter:
     from requests.adapters import HTTPAdapter  # noqa: PLC0415 - of an extra
     from urllib3.connection import HTTPConnection, HTTPSConnection  # noqa: PLC0415 - as above
     from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool  # noqa: PLC0415 - as above
+    from urllib3.poolmanager import ProxyManager  # noqa: PLC0415 - as above
 
     class Response(HTTPResponse):
         def __init__(self, *args: Any, **more: Any) -> None:
@@ -90,7 +91,9 @@ def paced_adapter(limits: Limits) -> HTTPAdapter:
 
         def proxy_manager_for(self, *args: Any, **more: Any) -> Any:
             manager = super().proxy_manager_for(*args, **more)
-            manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+            # that of a SOCKS proxy has pools of its own, which know how to reach it
+            if isinstance(manager, ProxyManager):
+                manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
             return manager
 
     return Adapter()
