@@ -12,7 +12,7 @@ TAG := $(shell $(PYTHON) -c 'import sys; print(sys.implementation.cache_tag + sy
 BIN := $(VENV)/bin
 NOJIT := $(BIN)/nojit
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard runtime/binding/*.c runtime/binding/*/*.[ch] runtime/engine/*/*.[ch] runtime/engine/*.map)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard runtime/binding/*.[ch] runtime/binding/*/*.[ch] runtime/engine/*/*.[ch] runtime/engine/*.map)
 export PIP_QUIET = 1
 
 .PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz coverage-engine
