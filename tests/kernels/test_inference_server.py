@@ -261,7 +261,8 @@ from shape import Shape
 facts = SimpleNamespace(major=9, minor=0, multi_processor_count=132)
 tensor_maps.has_maps, tensor_maps._facts = lambda device: True, lambda device: facts
 kernels, asked = JitKernels((MANIFESTS, HERE), 90), set()
-shape = Shape(layers=1, width=512, heads=4, kv_heads=1, inner=1024, vocabulary=512, context=4096)
+# so deep that the product of 65 rows is divided into parts
+shape = Shape(layers=1, width=2048, heads=16, kv_heads=4, inner=14336, vocabulary=512, context=4096)
 loaded = launched(shape.dim)
 
 def provide(name):
@@ -280,7 +281,7 @@ def provide(name):
 
 with library.override(provide):
     model = Decoder(shape, make_backend("nojit"), torch.device("cpu"), torch.bfloat16)
-    for length in (1, 17, 512):
+    for length in (1, 17, 65, 512):
         model.start(0, [1] * length)
         model.step()
 assert asked == {*EVERYWHERE, *ON_HOPPER}, asked
