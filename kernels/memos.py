@@ -63,7 +63,7 @@ def new_contiguous(caller: Caller, like: Tensor, shape: Sequence[int], dtype: to
         like = like.new_empty(0, dtype=dtype)
         caller.constant(like)
     if like.shape == shape and like.is_contiguous():
-        return caller.make(torch.empty_like, like)
+        return caller.make(torch.empty_like, like, memory_format=torch.contiguous_format)
     sizes = shape or ((),)
     return caller.make(Tensor.new_empty, like, *sizes)
 
