@@ -47,8 +47,10 @@ def check(found, invariant):
     assert (len(set(found)) == 1) is invariant, found
 
 
-def test_products(invariant):
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_products(invariant, by_columns):
     b = torch.zeros(4096, 512, dtype=torch.float16)
+    b = b.t().contiguous().t() if by_columns else b
     found = []
     for rows in ROWS:
         prepared = prepare_bmm(torch.zeros(rows, 4096, dtype=torch.float16), b, None, None, False, lambda _: True)
