@@ -18,7 +18,7 @@ a block's product.
 TMA reads zeros and skips stores outside the tensor. An absent block has the number -1, which is outside.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import (
+from nojit.kernels.gemm.kernel_sm90_tiles import (
     OWNED,
     PADDED,
     PANEL,

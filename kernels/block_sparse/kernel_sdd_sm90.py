@@ -11,7 +11,7 @@ its own rows need.
 TMA reads zeros and skips stores outside the tensor.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import (
+from nojit.kernels.gemm.kernel_sm90_tiles import (
     DEPTH,
     OWNED,
     PANEL,

@@ -1,6 +1,5 @@
 """Gluon kernel of batched matrix products for sm_90, with TMA; `nojit.kernels.gemm.kernel_sm90` describes the pipeline."""
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -13,6 +12,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     produce,
     store_rows,
 )
+from nojit.kernels.gemm.kernel_sm90_tiles import finish
 from nojit.kernels.kernel_functions import opaque
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

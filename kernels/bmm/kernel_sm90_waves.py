@@ -1,6 +1,5 @@
 """Kernels of batched matrix products for sm_90 that divide the last wave of tiles along K; see `nojit.kernels.gemm.kernel_waves`."""
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -11,6 +10,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     operands_of,
     store_rows,
 )
+from nojit.kernels.gemm.kernel_sm90_tiles import finish, halves_of
 from nojit.kernels.gemm.kernel_tiles import place_piece
 from nojit.kernels.gemm.kernel_waves import WIDTH, range_of, waves_of, workers_of
 from nojit.kernels.kernel_functions import opaque

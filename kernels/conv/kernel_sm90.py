@@ -5,7 +5,6 @@ boxes. The pipeline is that of `nojit.kernels.gemm.kernel_sm90`: persistent prog
 consumers of four warps. Each consumer computes one box of the result, for all columns (channels) of a tile.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
 from nojit.kernels.conv.kernel_sm90_boxes import (
     DEPTH,
     OWNED,
@@ -17,6 +16,7 @@ from nojit.kernels.conv.kernel_sm90_boxes import (
     tap_at,
 )
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
+from nojit.kernels.gemm.kernel_sm90_tiles import finish
 from nojit.kernels.gemm.kernel_tiles import place_piece
 from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in

@@ -6,8 +6,8 @@ by 4 of each of 4 images. TMA reads zeros outside the input, which is the paddin
 outside the result. The input's descriptor has the convolution's stride as its element stride.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import lanes_of
+from nojit.kernels.gemm.kernel_sm90_tiles import halves_of, reinterpret
 from nojit.kernels.kernel_functions import divide
 from nojit.kernels.kernel_sm90_copies import copy_out
 from triton.experimental import gluon

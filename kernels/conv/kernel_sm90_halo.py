@@ -7,9 +7,9 @@ depth and width): a tile with n boxes copies n + `TAPS` - 1 input boxes, and mul
 the weights of all steps fit into shared memory, each program copies them once.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import accumulate, finish, halves_of
 from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, add_bias, box5
 from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for
+from nojit.kernels.gemm.kernel_sm90_tiles import accumulate, finish, halves_of
 from nojit.kernels.kernel_functions import divide
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon

@@ -13,7 +13,7 @@ All functions take two tuples of constexprs: ``TILE`` is a config's (BLOCK_M, BL
 tells for each operand whether its descriptor and its tiles in shared memory are transposed.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import (
+from nojit.kernels.gemm.kernel_sm90_tiles import (
     accumulate,
     box,
     halves_of,

@@ -6,7 +6,6 @@ without rows of the group skips the tile. TMA stores tiles whose rows all belong
 with masks.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import discard, finish, halves_of
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -19,6 +18,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     prefetch,
     store_rows,
 )
+from nojit.kernels.gemm.kernel_sm90_tiles import discard, finish, halves_of
 from nojit.kernels.grouped_mm.kernel_tiles import end_of, place_in, seek
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.scaled_mm.kernel_sm90 import prefetch_ends

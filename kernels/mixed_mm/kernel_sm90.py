@@ -9,8 +9,8 @@ holds two, 8 apart, and uses two neighbouring columns for them. The producer cop
 to shared memory after its bytes, so that a consumer loads nothing from global memory.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import box, halves_of, reinterpret
 from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
+from nojit.kernels.gemm.kernel_sm90_tiles import box, halves_of, reinterpret
 from nojit.kernels.gemm.kernel_tiles import place_piece
 from nojit.kernels.kernel_functions import divide_by, opaque, reciprocal
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out

@@ -4,7 +4,6 @@ The steps of the second product follow those of the first through the same stage
 the second run ahead during the first.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -16,6 +15,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     reshaped,
     store_rows,
 )
+from nojit.kernels.gemm.kernel_sm90_tiles import finish
 from nojit.kernels.gemm.kernel_tiles import place_tile
 from nojit.kernels.kernel_functions import opaque
 from triton.experimental import gluon

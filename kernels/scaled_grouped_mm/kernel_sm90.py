@@ -3,8 +3,8 @@
 `nojit.kernels.grouped_mm.kernel_sm90` describes the tiles of groups, `nojit.kernels.scaled_mm.kernel_sm90` the sums.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import discard
 from nojit.kernels.gemm.kernel_sm90 import OWNED, allocate, barriers_for, operands_of
+from nojit.kernels.gemm.kernel_sm90_tiles import discard
 from nojit.kernels.grouped_mm.kernel_sm90 import of_group, produce, store_tile
 from nojit.kernels.grouped_mm.kernel_tiles import end_of, place_in, seek
 from nojit.kernels.kernel_functions import opaque

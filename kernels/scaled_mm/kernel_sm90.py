@@ -6,7 +6,6 @@ cores multiply for the other. For bf16 results a consumer adds the product of tw
 more than wgmma does over two steps.
 """
 
-from nojit.kernels.block_sparse.kernel_sm90_tiles import finish, halves_of
 from nojit.kernels.gemm.kernel_sm90 import (
     OWNED,
     allocate,
@@ -20,6 +19,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     prefetch,
     store_rows,
 )
+from nojit.kernels.gemm.kernel_sm90_tiles import finish, halves_of
 from nojit.kernels.kernel_functions import opaque
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

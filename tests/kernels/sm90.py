@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.kernels.gluon_stub import Map, Pointer, load
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
-SHARED = ("kernel_functions.py", "block_sparse/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
+SHARED = ("kernel_functions.py", "gemm/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
 GROUPS = ("scaled_mm/kernel_sm90.py", "grouped_mm/kernel_tiles.py", "grouped_mm/kernel_sm90.py")
 OWN = {
     "bmm_parts_sm90": ("bmm/kernel_sm90.py",),

@@ -1,4 +1,4 @@
-"""Device functions that the block-sparse sm_90 kernels share: tiles in shared memory, views of them, asynchronous products.
+"""Device functions that the sm_90 kernels of matrix products share: tiles in shared memory, views of them, asynchronous products.
 
 A tile of a 16-bit matrix lies in shared memory as panels of columns, one panel after another. A row of a panel is as
 long as TMA's swizzle: 64 or 128 bytes.
