@@ -196,7 +196,7 @@ def test_a_key_that_cannot_be_used_ends_the_build_before_it_compiles(
 
 
 def test_help_and_builds_without_a_cache_import_no_fsspec() -> None:
-    script = "import sys; from nojit.aot.cli.commands import build; from nojit.aot.cli.building import run; "
+    script = "import sys; from nojit.aot.cli.commands import build; from nojit.aot.cli.building import run_build; "
     script += "print(*[name for name in ('fsspec', 's3fs', 'cryptography') if name in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", script], text=True).strip() == ""
 
