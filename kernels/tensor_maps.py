@@ -16,6 +16,7 @@ __all__ = [
     "capability",
     "described",
     "has_maps",
+    "is_unaligned",
     "nothing",
     "processors",
     "takes_maps",
@@ -27,6 +28,11 @@ OTHERS: Final = 132
 """Number of SMs to assume if there is no device to ask."""
 MAP_BYTES: Final = 16
 """Addresses and strides in TMA descriptors must be multiples of this many bytes."""
+
+
+def is_unaligned(*values: Tensor | None) -> bool:
+    """Return whether the address of any tensor is unsuitable for TMA descriptors and vector loads; None has none."""
+    return any(value is not None and value.data_ptr() % MAP_BYTES for value in values)
 
 
 def described(value: Tensor) -> Described | None:

@@ -13,7 +13,7 @@ from nojit.kernels import library
 from nojit.kernels.b2b_gemm.functions import reference_of, rounded
 from nojit.kernels.gemm.matrices import Layout, layout_of, mapped, transposed
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.tensor_maps import MAP_BYTES, processors, takes_maps
+from nojit.kernels.tensor_maps import MAP_BYTES, is_unaligned, processors, takes_maps
 from nojit.kernels.torch_state import precision
 from torch import Tensor
 
@@ -34,12 +34,6 @@ FARTHEST: Final = 1 << 21
 """The largest row stride of the `sm_90` kernel, in units of `LINE`: beyond it, offsets in a tile need 64 bits."""
 MOST_ROWS: Final = (1 << 31) - (1 << 20)
 """The largest M that the `sm_90` kernel takes: row numbers are 32-bit, also past the last row."""
-
-
-def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether any operand or `out` is not aligned to 16 bytes."""
-    values = operands if out is None else (*operands, out)
-    return any(value.data_ptr() % MAP_BYTES for value in values)
 
 
 def chosen(operands: Operands, assoc: str) -> str:
@@ -119,7 +113,7 @@ def prepare(
     (_, rows, depth), (_, middle, cols) = factors[0].shape, factors[2].shape
     first = operands[0]
     fits = max(depth, middle, cols) <= WIDEST and rows <= MOST_ROWS
-    fits = fits and not _is_unaligned(operands, out) and (runs_sm90 or takes_maps)(first)
+    fits = fits and not is_unaligned(*operands, out) and (runs_sm90 or takes_maps)(first)
     # with transposes, M is the number of columns, and the choice of a kernel must not depend on M under batch
     # invariance
     fits = fits and not (is_transposed and library.is_batch_invariant())

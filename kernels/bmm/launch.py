@@ -20,7 +20,7 @@ from nojit.kernels.gemm.parts import Parts, parts_of
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.gemm.waves import GROUP, Way, aligned, sums_shape, way_of
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.tensor_maps import MAP_BYTES, nothing, processors, takes_maps
+from nojit.kernels.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.torch_state import precision
 from torch import Tensor
 
@@ -119,12 +119,12 @@ def prepare(
     if swapped:
         left, right = transposed(right), transposed(left)
         result, added = transposed(result), transposed(added)
-    fits = not _is_unaligned(a, b) and (maps_run or takes_maps)(a)
+    fits = not is_unaligned(a, b) and (maps_run or takes_maps)(a)
     whole = _Whole(left, right, result, added, a, finished)
     few = few_of(left, right, whole.processors) if fits and not tuned and not library.is_batch_invariant() else None
     if few is not None:
         return replace(whole.few(few), shape=shape, swapped=swapped is not few.is_turned)
-    maps = _maps_of(left, right, result, a.element_size()) if fits and not _is_unaligned(out) else None
+    maps = _maps_of(left, right, result, a.element_size()) if fits and not is_unaligned(out) else None
     if maps is None:
         return replace(whole.pointed(), shape=shape, swapped=swapped)
     if tuned:
@@ -140,10 +140,6 @@ def prepare(
         whole.shared(described) if way.is_shared else whole.mapped(described), shape=shape, swapped=swapped
     )
     return Padded(product, of_b, copy, swapped) if way.is_copied else product
-
-
-def _is_unaligned(*values: Tensor | None) -> bool:
-    return any(value is not None and value.data_ptr() % MAP_BYTES for value in values)
 
 
 def _maps_of(left: Layout, right: Layout, result: Layout, element_bytes: int) -> tuple[Mapped, Mapped, Mapped] | None:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.grouped_mm.checks import cuts_depth, shape_of
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.tensor_maps import MAP_BYTES, processors, takes_maps
+from nojit.kernels.tensor_maps import MAP_BYTES, is_unaligned, processors, takes_maps
 from nojit.kernels.torch_state import precision
 from torch import Tensor
 
@@ -93,16 +93,12 @@ def prepare(
     else:
         result = layout_of(out, groups)
     whole = _Whole(operands, layout_of(mat_a, 1), right, result, zeroed and not cuts_depth(mat_b))
-    fits = not _is_unaligned(mat_a, mat_b, out) and (maps_run or takes_maps)(mat_a)
+    fits = not is_unaligned(mat_a, mat_b, out) and (maps_run or takes_maps)(mat_a)
     if cuts_depth(mat_b):
         maps = whole.maps_by_depth if fits else None
         return whole.pointed_by_depth() if maps is None else whole.mapped_by_depth(maps)
     maps = whole.maps if fits else None
     return whole.pointed() if maps is None else whole.mapped(maps)
-
-
-def _is_unaligned(*values: Tensor | None) -> bool:
-    return any(value is not None and value.data_ptr() % MAP_BYTES for value in values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, store
 from nojit.kernels.gemm.splits import padded_width, splits_of
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.mixed_mm.checks import Operands
-from nojit.kernels.tensor_maps import MAP_BYTES, nothing, processors, takes_maps
+from nojit.kernels.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from torch import Tensor
 
 __all__ = ["FEW", "Prepared", "Runs", "mapped_parts", "parts_of", "prepare"]
@@ -74,14 +74,6 @@ def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
     `depth`: length of K.
     """
     return parts_of(-(-rows // TILE) * -(-cols // TILE), depth, count)
-
-
-def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether any tensor's address is unsuitable for TMA descriptors and vector loads.
-
-    `operands`: a, packed weights, and the scales and zero points of quantization groups.
-    """
-    return any(value is not None and value.data_ptr() % MAP_BYTES for value in (*operands, out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +138,7 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
     whole = _Whole(operands, out, group_size)
     may = may_run or runs
     a = operands[0]
-    if whole.lies_by_rows and not _is_unaligned(operands, out):
+    if whole.lies_by_rows and not is_unaligned(*operands, out):
         maps = whole.maps() if whole.groups_are(MAPPED_GROUP) and may("mixed_mm_sm90", a) else None
         if whole.is_few(maps is not None) and not library.is_batch_invariant() and may("mixed_mm_few", a):
             return whole.few()

@@ -8,7 +8,7 @@ from typing import Any
 
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.tensor_maps import MAP_BYTES, processors, takes_maps
+from nojit.kernels.tensor_maps import is_unaligned, processors, takes_maps
 from nojit.kernels.torch_state import precision
 from torch import Tensor
 
@@ -16,12 +16,6 @@ __all__ = ["Operands", "Prepared", "prepare"]
 
 Operands = tuple[Tensor, Tensor, Tensor, Tensor]
 """The matrices a, b, c and d."""
-
-
-def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether any operand's address, or that of `out`, is unsuitable for TMA descriptors."""
-    values = operands if out is None else (*operands, out)
-    return any(value.data_ptr() % MAP_BYTES for value in values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +66,7 @@ def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor],
     if result.strides[1] == 1 and result.strides[2] != 1 and cols > 1:
         order = (1, 0, 3, 2)
         factors, result = tuple(transposed(factors[place]) for place in order), transposed(result)
-    fits = not _is_unaligned(operands, out) and (maps_run or takes_maps)(first)
+    fits = not is_unaligned(*operands, out) and (maps_run or takes_maps)(first)
     maps = _maps_of(factors, result, first.element_size()) if fits else None
     sizes = (*result.shape[1:], factors[0].shape[2], factors[2].shape[2])
     if maps is None:

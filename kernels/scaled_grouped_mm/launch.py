@@ -12,7 +12,7 @@ from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.scaled_grouped_mm.checks import RESULT
 from nojit.kernels.scaled_grouped_mm.scales import Scales, scales_of
 from nojit.kernels.scaled_mm.launch import FP8_BYTES, takes_bytes
-from nojit.kernels.tensor_maps import MAP_BYTES, has_maps, processors
+from nojit.kernels.tensor_maps import MAP_BYTES, has_maps, is_unaligned, processors
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "prepare"]
@@ -91,8 +91,8 @@ def prepare(
     left, right = layout_of(mat_a, 1), transposed(layout_of(mat_b, groups))
     result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
     whole = _Whole(operands, left, right, result, scales_of(scale_a, scale_b, mat_a, mat_b), fast)
-    aligned = all(value is None or value.data_ptr() % MAP_BYTES == 0 for value in (mat_a, mat_b, out))
-    maps = whole.maps if aligned and (maps_run or has_maps)(mat_a.device) else None
+    fits = not is_unaligned(mat_a, mat_b, out) and (maps_run or has_maps)(mat_a.device)
+    maps = whole.maps if fits else None
     return whole.pointed() if maps is None else whole.mapped(maps)
 
 

@@ -12,7 +12,7 @@ from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, store
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
-from nojit.kernels.tensor_maps import MAP_BYTES, capability, has_maps, nothing, processors
+from nojit.kernels.tensor_maps import capability, has_maps, is_unaligned, nothing, processors
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 
@@ -33,14 +33,6 @@ class Operands(NamedTuple):
     scale_a: Tensor
     scale_b: Tensor
     bias: Tensor | None
-
-
-def _is_unaligned(operands: Operands, out: Tensor | None) -> bool:
-    """Return whether the address of a, b or `out` is unsuitable for TMA descriptors.
-
-    `operands`: a, b, their scales, and the bias.
-    """
-    return any(value is not None and value.data_ptr() % MAP_BYTES for value in (operands.a, operands.b, out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +112,7 @@ def prepare(
     result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
     scales = scales_of(scale_a, scale_b, a, b)
     whole = _Whole(operands, left, right, result, scales, dtype, fast)
-    fits = not _is_unaligned(operands, out) and (maps_run or has_maps)(a.device) and whole.suits_maps
+    fits = not is_unaligned(operands.a, operands.b, out) and (maps_run or has_maps)(a.device) and whole.suits_maps
     maps = _maps_of(left, right, result, dtype.itemsize) if fits else None
     return whole.mapped(maps) if maps is not None else whole.pointed()
 
