@@ -34,7 +34,7 @@ from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_ma
 from nojit.kernels.flex import launch as flex_forward
 from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.grouped_mm import grouped_mm
-from nojit.kernels.memos import Memo, Recording, new_memo
+from nojit.kernels.memos import DIRECT, Memo, Recording, new_contiguous, new_memo
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
@@ -551,6 +551,14 @@ def test_what_has_to_see_a_call_sees_it(surroundings, launches):
     ):  # fmt: skip
         assert memo(odd, k, v, library.CURRENT.source, *words) is None
     assert len(launches) == 2
+
+
+@pytest.mark.parametrize("shape", [(4, 8, 64), (1, 1, 64), (4, 1, 3, 3), ()])
+def test_a_new_tensor_has_the_strides_of_its_shape_whatever_those_of_the_operand(shape):
+    like = torch.empty(math.prod(shape) * 2).as_strided(shape, [999 if size == 1 else stride for size, stride in zip(
+        shape, torch.empty(shape).stride(), strict=True)])  # fmt: skip
+    assert like.is_contiguous()
+    assert new_contiguous(DIRECT, like, shape).stride() == torch.empty(shape).stride()
 
 
 @pytest.mark.usefixtures("launches")
