@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 from nojit.kernels.tensor_maps import Described
 from torch import Tensor
 
@@ -55,6 +56,22 @@ def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., No
         kernel(PROGRAMS, *maps, *map(argument, others), **named, **chosen)
 
     return launch
+
+
+def noted(kernel: Callable[..., None], name: str, asked: list[str]) -> Callable[..., None]:
+    """Give a kernel that adds its name to `asked` at each launch."""
+
+    def launch(*args: Any, **named: Any) -> None:
+        asked.append(name)
+        kernel(*args, **named)
+
+    return launch
+
+
+def stored(shape: tuple[int, ...], columns: bool, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """Make a random matrix, or a batch of them, that is stored by rows or by columns."""
+    value = torch.randn(*shape[:-2], *(reversed(shape[-2:]) if columns else shape[-2:])).to(dtype)
+    return value.mT if columns else value
 
 
 def argument(value: Any, height: int = 64) -> Any:

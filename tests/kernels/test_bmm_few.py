@@ -25,22 +25,10 @@ def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterato
     asked.clear()
 
     def provide(name: str) -> Any:
-        kernel = interpreted(name)
-
-        def launch(*args: Any, **named: Any) -> None:
-            asked.append(name)
-            kernel(*args, **named)
-
-        return launch
+        return sm90.noted(interpreted(name), name, asked)
 
     with library.override(provide):
         yield
-
-
-def stored(shape: tuple[int, ...], columns: bool, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
-    """Make a matrix that is stored by rows or by columns."""
-    value = torch.randn(*reversed(shape) if columns else shape).to(dtype)
-    return value.mT if columns else value
 
 
 @pytest.mark.usefixtures("device")
@@ -50,7 +38,7 @@ def stored(shape: tuple[int, ...], columns: bool, dtype: torch.dtype = torch.bfl
 )
 def test_products(sizes, dtype):
     m, n, k = sizes
-    a, b = stored((m, k), False, dtype), stored((k, n), True, dtype)
+    a, b = sm90.stored((m, k), False, dtype), sm90.stored((k, n), True, dtype)
     assert_accurate(mm(a, b), a.double() @ b.double(), a @ b)
     assert_accurate(bmm(a[None], b[None])[0], a.double() @ b.double(), a @ b)
     assert asked == ["bmm_row" if m < 3 else "bmm_few"] * 2
@@ -59,7 +47,7 @@ def test_products(sizes, dtype):
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("n", [1, 2, 5])
 def test_few_columns_are_the_rows_of_the_transposed_product(n):
-    a, b = stored((136, 264), False), stored((264, n), True)
+    a, b = sm90.stored((136, 264), False), sm90.stored((264, n), True)
     assert_accurate(mm(a, b), a.double() @ b.double(), a @ b)
     source = torch.randn(136, 1).bfloat16()
     exact = torch.relu(a.double() @ b.double() * 0.5 - source.double())
@@ -71,7 +59,7 @@ def test_few_columns_are_the_rows_of_the_transposed_product(n):
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("m", [1, 2, 5])
 def test_epilogues_views_and_results_by_columns(m):
-    a, b = stored((7, 264), False)[:m, 8:], stored((264, 80), True)[8:, :72]
+    a, b = sm90.stored((7, 264), False)[:m, 8:], sm90.stored((264, 80), True)[8:, :72]
     source = torch.randn(72).bfloat16()
     out = torch.full((1, 72, m), float("nan")).bfloat16().mT
     exact = torch.nn.functional.silu(source.double() + a.double() @ b.double())
@@ -99,22 +87,22 @@ def launched(a: torch.Tensor, b: torch.Tensor, *, batch_invariant: bool = False)
 
 @pytest.mark.usefixtures("device")
 def test_other_products_run_on_other_kernels():
-    few = stored((3, 512), False), stored((512, 256), True)
+    few = sm90.stored((3, 512), False), sm90.stored((512, 256), True)
     assert launched(*few) == ["bmm_few"]
     assert launched(*few, batch_invariant=True) == ["bmm_sm90"]
-    assert launched(stored((17, 512), False), few[1]) == ["bmm_sm90"]
-    assert launched(few[0], stored((512, 256), False)) == ["bmm_sm90"], "b by rows"
-    assert launched(stored((3, 512), True), few[1]) == ["bmm"], "rows of a are not contiguous"
-    assert launched(stored((16, 512), True), few[1]) == ["bmm_sm90"], "rows of a are not contiguous"
+    assert launched(sm90.stored((17, 512), False), few[1]) == ["bmm_sm90"]
+    assert launched(few[0], sm90.stored((512, 256), False)) == ["bmm_sm90"], "b by rows"
+    assert launched(sm90.stored((3, 512), True), few[1]) == ["bmm"], "rows of a are not contiguous"
+    assert launched(sm90.stored((16, 512), True), few[1]) == ["bmm_sm90"], "rows of a are not contiguous"
     assert launched(few[0].float(), few[1].float()) == ["bmm"]
-    assert launched(stored((512 * 3 + 1,), False)[1:].view(3, 512), few[1]) == ["bmm"], "an address is not aligned"
+    assert launched(sm90.stored((512 * 3 + 1,), False)[1:].view(3, 512), few[1]) == ["bmm"], "an address is not aligned"
     assert launched(torch.stack([few[0]] * 2), torch.stack([few[1]] * 2)) == ["bmm_sm90"]
 
 
 @pytest.mark.usefixtures("device")
 def test_wide_and_deep_products_of_several_rows_run_on_other_kernels():
     def kernel(m: int, n: int, k: int) -> str:
-        return launched(stored((m, k), False), stored((k, n), True))[0]
+        return launched(sm90.stored((m, k), False), sm90.stored((k, n), True))[0]
 
     assert kernel(1, 4096, 64) == "bmm_row"
     assert kernel(2, 16 * 132, 64) == "bmm_row"

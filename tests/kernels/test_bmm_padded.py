@@ -45,18 +45,12 @@ def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield
 
 
-def stored(shape: tuple[int, ...], columns: bool) -> torch.Tensor:
-    """Make a matrix that is stored by rows or by columns."""
-    value = torch.randn(*shape[:-2], *(reversed(shape[-2:]) if columns else shape[-2:])).bfloat16()
-    return value.mT if columns else value
-
-
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(product([False, True], repeat=2)))
 @pytest.mark.parametrize("sizes", [(2, 136, 264, 200), (1, 200, 72, 520)], ids=str)
 def test_products(sizes, trans_a, trans_b):
     batch, m, n, k = sizes
-    a, b = stored((batch, m, k), trans_a), stored((batch, k, n), trans_b)
+    a, b = sm90.stored((batch, m, k), trans_a), sm90.stored((batch, k, n), trans_b)
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
     assert asked == ["bmm_pad", "bmm_sm90"]
     assert pitches[0] == (m if trans_a else k), "the left operand is used as it is"
@@ -65,7 +59,7 @@ def test_products(sizes, trans_a, trans_b):
 
 @pytest.mark.usefixtures("device")
 def test_cached_calls_and_an_epilogue():
-    a, b = stored((136, 192), False), stored((192, 264), False)
+    a, b = sm90.stored((136, 192), False), sm90.stored((192, 264), False)
     source = torch.randn(264).bfloat16()
     result = mm(a, b)
     assert_accurate(result, a.double() @ b.double(), a @ b)
@@ -77,9 +71,9 @@ def test_cached_calls_and_an_epilogue():
 
 @pytest.mark.usefixtures("device")
 def test_a_shared_matrix_a_result_by_columns_and_rows_within_larger_ones():
-    a, b = stored((1, 72, 136), False).expand(3, -1, -1), stored((3, 136, 72), True)
+    a, b = sm90.stored((1, 72, 136), False).expand(3, -1, -1), sm90.stored((3, 136, 72), True)
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
-    a, b = stored((2, 136, 264), False)[:, :, 8:], stored((2, 256, 80), False)[:, :, :72]
+    a, b = sm90.stored((2, 136, 264), False)[:, :, 8:], sm90.stored((2, 256, 80), False)[:, :, :72]
     out = torch.full((2, 72, 136), float("nan")).bfloat16().mT
     assert bmm(a, b, out=out) is out
     assert_accurate(out, a.double() @ b.double(), a @ b)
@@ -90,7 +84,7 @@ def test_a_shared_matrix_a_result_by_columns_and_rows_within_larger_ones():
 def test_split_k_and_batch_invariance_copy_nothing():
     names: list[str] = []
     with library.override(lambda name: lambda *_, **__: names.append(name)):
-        mm(stored((24, 2056), False), stored((2056, 64), True))
+        mm(sm90.stored((24, 2056), False), sm90.stored((2056, 64), True))
     with library.override(lambda name: lambda *_, **__: names.append(name), batch_invariant=True):
-        mm(stored((128, 72), False), stored((72, 128), True))
+        mm(sm90.stored((128, 72), False), sm90.stored((72, 128), True))
     assert names == ["bmm_sm90", "bmm_merge", "bmm_sm90"]

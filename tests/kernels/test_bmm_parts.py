@@ -29,23 +29,13 @@ def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setattr(launch_module, "parts_of", lambda *_: chosen[0])
 
     def provide(name: str) -> Any:
-        kernel = interpreted(name) if name == "bmm_merge" else sm90.provide(name, lambda: {"STAGES": 2})
-
-        def launch(*args: Any, **named: Any) -> None:
-            asked.append(name)
-            kernel(*args, **named)
-
-        return launch
+        return sm90.noted(
+            interpreted(name) if name == "bmm_merge" else sm90.provide(name, lambda: {"STAGES": 2}), name, asked
+        )
 
     asked.clear()
     with library.override(provide):
         yield
-
-
-def stored(shape: tuple[int, ...], columns: bool) -> torch.Tensor:
-    """Make a matrix that is stored by rows or by columns."""
-    value = torch.randn(*shape[:-2], *(reversed(shape[-2:]) if columns else shape[-2:])).bfloat16()
-    return value.mT if columns else value
 
 
 @pytest.mark.usefixtures("device")
@@ -53,7 +43,7 @@ def stored(shape: tuple[int, ...], columns: bool) -> torch.Tensor:
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(product([False, True], repeat=2)))
 def test_products(trans_a, trans_b, parts):
     chosen[:] = [parts]
-    a, b = stored((2, 136, 520), trans_a), stored((2, 520, 264), trans_b)
+    a, b = sm90.stored((2, 136, 520), trans_a), sm90.stored((2, 520, 264), trans_b)
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
     source = torch.randn(264).bfloat16()
     exact = torch.relu(source.double() + a[0].double() @ b[0].double())
@@ -66,7 +56,7 @@ def test_batch_invariance_divides_nothing():
     chosen[:] = [Parts(3, 128, 128)]
     names: list[str] = []
     with library.override(lambda name: lambda *_, **__: names.append(name), batch_invariant=True):
-        mm(stored((136, 520), False), stored((520, 264), True))
+        mm(sm90.stored((136, 520), False), sm90.stored((520, 264), True))
     assert names == ["bmm_sm90"]
 
 

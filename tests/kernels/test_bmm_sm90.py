@@ -28,13 +28,7 @@ asked: list[str] = []
 
 def provide(name: str):
     """Give kernels as Python; the sums of parts too."""
-    kernel = merge if name == "bmm_merge" else sm90.provide(name, lambda: chosen)
-
-    def launch(*args: Any, **named: Any) -> None:
-        asked.append(name)
-        kernel(*args, **named)
-
-    return launch
+    return sm90.noted(merge if name == "bmm_merge" else sm90.provide(name, lambda: chosen), name, asked)
 
 
 def merge(partial: Tensor, out: Tensor, source: Tensor, *numbers: Any) -> None:
@@ -57,17 +51,11 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         yield
 
 
-def stored(shape: tuple[int, ...], columns: bool) -> Tensor:
-    """Make a matrix that is stored by rows or by columns."""
-    value = torch.randn(*shape[:-2], *(reversed(shape[-2:]) if columns else shape[-2:])).bfloat16()
-    return value.mT if columns else value
-
-
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(product([False, True], repeat=2)))
 @pytest.mark.parametrize("sizes", [(2, 136, 264, 200), (3, 8, 72, 1032), (1, 24, 200, 64), (1, 200, 8, 64)], ids=str)
 def test_products(sizes, trans_a, trans_b):
     batch, m, n, k = sizes
-    a, b = stored((batch, m, k), trans_a), stored((batch, k, n), trans_b)
+    a, b = sm90.stored((batch, m, k), trans_a), sm90.stored((batch, k, n), trans_b)
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
     assert_accurate(mm(a[0], b[0]), a[0].double() @ b[0].double(), a[0] @ b[0])
     assert set(asked) <= {"bmm_sm90", "bmm_merge"}
@@ -76,7 +64,7 @@ def test_products(sizes, trans_a, trans_b):
 @pytest.mark.parametrize("depth", [72, 1096], ids=["whole", "in parts"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_what_is_done_to_a_product(activation, depth):
-    a, b = stored((2, 72, depth), False), stored((2, depth, 72), True)
+    a, b = sm90.stored((2, 72, depth), False), sm90.stored((2, depth, 72), True)
     words = {"beta": -0.5, "alpha": 0.0625, "activation": activation}
     for shape in ((2, 72, 72), (72,), (72, 1), ()):
         source = torch.randn(shape).bfloat16()
@@ -86,14 +74,14 @@ def test_what_is_done_to_a_product(activation, depth):
 
 
 def test_operands_that_products_share():
-    a, b = stored((1, 72, 64), False).expand(3, -1, -1), stored((3, 64, 72), True)
+    a, b = sm90.stored((1, 72, 64), False).expand(3, -1, -1), sm90.stored((3, 64, 72), True)
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
     assert_accurate(bmm(b, b[:1].expand(3, -1, -1).mT), b.double() @ b[:1].double().mT, b @ b[:1].mT)
     assert set(asked) == {"bmm_sm90"}
 
 
 def test_a_result_by_columns_is_that_of_the_transposes():
-    a, b = stored((2, 136, 64), False), stored((2, 64, 72), False)
+    a, b = sm90.stored((2, 136, 64), False), sm90.stored((2, 64, 72), False)
     out = torch.full((2, 72, 136), float("nan")).bfloat16().mT
     assert bmm(a, b, out=out) is out
     assert_accurate(out, a.double() @ b.double(), a @ b)

@@ -56,12 +56,6 @@ def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterato
         yield
 
 
-def stored(shape: tuple[int, ...], columns: bool) -> torch.Tensor:
-    """Make a matrix that is stored by rows or by columns."""
-    value = torch.randn(*shape[:-2], *(reversed(shape[-2:]) if columns else shape[-2:])).bfloat16()
-    return value.mT if columns else value
-
-
 @pytest.mark.parametrize(
     ("count", "sizes"),
     [
@@ -76,7 +70,7 @@ def stored(shape: tuple[int, ...], columns: bool) -> torch.Tensor:
 def test_products(sizes, count, trans_a, trans_b):
     programs[:] = [count]
     batch, m, n, k = sizes
-    a, b = stored((batch, m, k), trans_a), stored((batch, k, n), trans_b)
+    a, b = sm90.stored((batch, m, k), trans_a), sm90.stored((batch, k, n), trans_b)
     result = bmm(a, b)
     assert asked == ["bmm_waves_sm90", "bmm_waves_merge"]
     assert_accurate(result, a.double() @ b.double(), a @ b)
@@ -84,7 +78,7 @@ def test_products(sizes, count, trans_a, trans_b):
 
 @pytest.mark.parametrize("cols", [264, 261])
 def test_results_within_larger_tensors(cols):
-    a, b = stored((136, 256), False), stored((256, 264), False)[:, :cols]
+    a, b = sm90.stored((136, 256), False), sm90.stored((256, 264), False)[:, :cols]
     # columns that are no multiple of 8, in rows that are
     out = torch.full((140, 272), 7.0).bfloat16()
     assert mm(a, b, out=out[2:138, :cols]) is not None
@@ -95,7 +89,7 @@ def test_results_within_larger_tensors(cols):
 
 
 def test_a_result_by_columns_is_that_of_the_transposes():
-    a, b = stored((2, 136, 264), False), stored((2, 264, 72), False)
+    a, b = sm90.stored((2, 136, 264), False), sm90.stored((2, 264, 72), False)
     out = torch.full((2, 72, 136), float("nan")).bfloat16().mT
     assert bmm(a, b, out=out) is out
     assert asked == ["bmm_waves_sm90", "bmm_waves_merge"]
@@ -103,7 +97,7 @@ def test_a_result_by_columns_is_that_of_the_transposes():
 
 
 def test_a_shared_matrix_and_a_cached_call():
-    a, b = stored((1, 72, 640), False).expand(3, -1, -1), stored((3, 640, 72), True)
+    a, b = sm90.stored((1, 72, 640), False).expand(3, -1, -1), sm90.stored((3, 640, 72), True)
     first = bmm(a, b)
     assert_accurate(first, a.double() @ b.double(), a @ b)
     assert torch.equal(bmm(a, b), first)
@@ -112,13 +106,13 @@ def test_a_shared_matrix_and_a_cached_call():
 
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(product([False, True], repeat=2)))
 def test_bits_do_not_depend_on_the_order_of_programs(trans_a, trans_b):
-    a, b = stored((136, 1032), trans_a), stored((1032, 264), trans_b)
+    a, b = sm90.stored((136, 1032), trans_a), sm90.stored((1032, 264), trans_b)
     assert torch.equal(mm(a, b), mm(a, b))
 
 
 def test_what_is_done_to_a_product_or_must_not_depend_on_its_rows_is_not_shared(monkeypatch):
     names: list[str] = []
-    a, b = stored((136, 64), False), stored((64, 264), False)
+    a, b = sm90.stored((136, 64), False), sm90.stored((64, 264), False)
     with library.override(lambda name: lambda *_, **__: names.append(name)):
         mm(a, b, activation="relu")
         baddbmm(torch.zeros(1, 136, 264).bfloat16(), a[None], b[None])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -30,13 +29,7 @@ asked: list[str] = []
 
 def provide(name: str):
     """Give kernels as Python."""
-    kernel = sm90.provide(name, lambda: chosen)
-
-    def launch(*args: Any, **named: Any) -> None:
-        asked.append(name)
-        kernel(*args, **named)
-
-    return launch
+    return sm90.noted(sm90.provide(name, lambda: chosen), name, asked)
 
 
 @pytest.fixture(autouse=True, params=TILES.values(), ids=TILES.keys())

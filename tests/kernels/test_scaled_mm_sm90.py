@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import pytest
 import torch
@@ -29,13 +28,7 @@ asked: list[str] = []
 
 def provide(name: str):
     """Give kernels as Python; the sums of parts too."""
-    kernel = merge if name == "scaled_mm_merge" else sm90.provide(name, lambda: chosen)
-
-    def launch(*args: Any, **named: Any) -> None:
-        asked.append(name)
-        kernel(*args, **named)
-
-    return launch
+    return sm90.noted(merge if name == "scaled_mm_merge" else sm90.provide(name, lambda: chosen), name, asked)
 
 
 def merge(partial: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor, out: Tensor, *numbers: int) -> None:
