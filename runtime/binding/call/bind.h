@@ -9,7 +9,7 @@
 int py_bind(const py_signature *signature, PyObject *owner, const py_fixed *fixed, PyObject *const *arguments,
             Py_ssize_t positional, PyObject *keywords, py_call *call);
 
-/* The place of a name in `objects`; -1 if it is none of the kernel's. */
+/* The place of a name in `objects`; -1 if the kernel has no such name. */
 Py_ssize_t py_place_of(const py_signature *signature, PyObject *name, Py_ssize_t expected);
 
 /* Has the kernel judge an option that it does not know: 0 if its value is what was built, else -1 with an exception raised. */
