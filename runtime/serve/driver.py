@@ -26,7 +26,7 @@ _PROPERTIES = {
 }
 # these chips have shared memory beyond what attribute 97 says
 _OVERSIZED_SHARED = frozenset({107})
-_OVERSIZED_SHARED_BYTES = 150
+_OVERSIZED_SHARED_ATTRIBUTE = 150
 
 
 class Driver:
@@ -136,7 +136,7 @@ class _Utils:
     def get_device_properties(self, device: int) -> dict[str, int]:
         numbers = dict(_PROPERTIES)
         if _capability(device) in _OVERSIZED_SHARED:
-            numbers["max_shared_mem"] = _OVERSIZED_SHARED_BYTES
+            numbers["max_shared_mem"] = _OVERSIZED_SHARED_ATTRIBUTE
         return {name: _core.device_attribute(device, number) for name, number in numbers.items()}
 
     def get_device_capability(self, device: int) -> tuple[int, int]:

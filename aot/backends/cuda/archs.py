@@ -5,11 +5,15 @@ A family's images hold the code that the chip of that number gets, and run on ev
 
 from __future__ import annotations
 
-from nojit.aot.backends.cuda.limits import OLDEST
+from typing import Final
+
 from nojit.runtime import target
 from nojit.runtime.target import image_arch_of, parse_image_arch
 
-__all__ = ["arch_number", "chip_of", "chips_of", "family_of", "image_arch", "is_arch", "is_family"]
+__all__ = ["OLDEST", "arch_number", "chip_of", "chips_of", "family_of", "image_arch", "is_arch", "is_family"]
+
+OLDEST: Final = 75
+"""Number of the oldest arch that every supported version of Triton can build for: 75 stands for `sm_75`."""
 
 
 def is_family(arch: str) -> bool:

@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.aot.backends.cuda.archs import arch_number, chip_of, image_arch, is_arch, is_family
+from nojit.aot.backends.cuda.archs import OLDEST, arch_number, chip_of, image_arch, is_arch, is_family
 from nojit.aot.backends.cuda.code import code_of
-from nojit.aot.backends.cuda.limits import OLDEST
 from nojit.aot.backends.cuda.ptxas import gpu_names
 from nojit.aot.backends.device import Device, driver_of, install
 from nojit.aot.backends.interface import Tool

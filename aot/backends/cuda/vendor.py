@@ -10,17 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nojit.aot.backends.cuda import wheel_variants as WHEEL_VARIANTS  # noqa: N812 - a constant of the interface
-from nojit.aot.backends.cuda.archs import arch_number, chip_of, chips_of, family_of, image_arch, is_arch
+from nojit.aot.backends.cuda.archs import OLDEST, arch_number, chip_of, chips_of, family_of, image_arch, is_arch
 from nojit.aot.backends.cuda.code import code_of, opcodes_of
-from nojit.aot.backends.cuda.limits import (
-    OLDEST,
-    REGISTER_UNIT,
-    REGISTERS_MAX,
-    THREADS_MAX,
-    shared_bytes_max,
-)
 from nojit.aot.backends.cuda.options import OPTIONS
 from nojit.aot.backends.cuda.settings import KNOBS, LEFT_OUT, VARIABLES
+from nojit.runtime.gpu_limits import REGISTERS_MAX, THREADS_MAX, shared_bytes_max
 from nojit.runtime.target import ARCHS, warp_threads
 
 if TYPE_CHECKING:
@@ -66,6 +60,9 @@ UNTRIED: Final = ""
 IMAGE: Final = "cubin"
 CLASSIFIER: Final = "Environment :: GPU :: NVIDIA CUDA"
 
+# the hardware allocates the registers of a thread in multiples of it
+_REGISTER_UNIT: Final = 8
+
 
 def target_of(arch: str) -> TargetInfo:
     """Return the target (backend, arch, image arch and warp size) of a bundle that is built for an arch.
@@ -82,7 +79,7 @@ def limits(arch: str) -> Limits:
     """Return the limits of a thread block on an arch: shared memory in bytes and registers."""
     from nojit.aot.backends.interface import Limits  # noqa: PLC0415 - few commands need it
 
-    return Limits(shared_bytes_max(chip_of(arch)), THREADS_MAX, REGISTERS_MAX, REGISTER_UNIT)
+    return Limits(shared_bytes_max(chip_of(arch)), THREADS_MAX, REGISTERS_MAX, _REGISTER_UNIT)
 
 
 def device_name(arch: str) -> str:

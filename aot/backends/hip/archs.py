@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from nojit.runtime.recording.fake.properties import shared_bytes_max
+from nojit.runtime.gpu_limits import shared_bytes_max
 from nojit.runtime.target import warp_threads
 
-__all__ = ["ARCHS", "THREADS_MAX", "Arch", "arch_number", "facts_of", "is_arch"]
-
-THREADS_MAX: Final = 1024
+__all__ = ["ARCHS", "Arch", "arch_number", "facts_of", "is_arch"]
 
 
 class Arch(NamedTuple):

@@ -1,40 +1,21 @@
-"""Facts of GPUs: for each arch a common one, its properties, and the limits of a thread block. Pure."""
+"""Properties of a common GPU of each arch, in the formats of Triton and torch. Pure."""
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from nojit.runtime.gpu_limits import (
+    DEFAULT_SHARED_BYTES,
+    REGISTERS_MAX,
+    THREADS_MAX,
+    resident_threads_max,
+    shared_bytes_max,
+)
 from nojit.runtime.target import arch_number, is_gfx, warp_threads
 
-__all__ = ["Common", "capability_of", "common_of", "driver_properties", "shared_bytes_max", "torch_properties"]
+__all__ = ["Common", "capability_of", "common_of", "driver_properties", "torch_properties"]
 
 _MIB, _GIB = 1 << 20, 1 << 30
-_REGISTERS, _BLOCK_THREADS = 65536, 1024
-# shared memory of a block that does not opt in to more
-_SHARED_BYTES = 48 * 1024
-# maximum threads of a multiprocessor; 1536 for other archs. Source: CUDA programming guide, "technical specifications
-# per compute capability"
-_SM_THREADS = {75: 1024, 80: 2048, 90: 2048, 100: 2048, 103: 2048, 942: 2048, 950: 2048, 1201: 2048}
-# maximum shared memory of a block in KiB (CUDA Programming Guide 13.4, "Memory Information per Compute Capability", which
-# omits 8.8); of AMD's, what Triton's TargetInfo::getSharedMemorySize allows
-_SHARED_KIB = {
-    75: 64,
-    80: 163,
-    86: 99,
-    87: 163,
-    89: 99,
-    90: 227,
-    100: 227,
-    101: 227,
-    103: 227,
-    107: 327,
-    110: 227,
-    120: 99,
-    121: 99,
-    942: 64,
-    950: 160,
-    1201: 64,
-}
 
 
 class Common(NamedTuple):
@@ -86,12 +67,6 @@ def capability_of(arch: str) -> tuple[int, int]:
     return divmod(number // 10, 10) if is_gfx(number) else divmod(number, 10)
 
 
-def shared_bytes_max(arch: str) -> int | None:
-    """Return the maximum shared memory of a thread block in bytes; None for an unknown arch."""
-    kib = _SHARED_KIB.get(arch_number(arch))
-    return None if kib is None else kib * 1024
-
-
 def _shared_bytes(arch: str) -> int:
     # 99 KiB: the least of every known arch from 8.0 on
     return shared_bytes_max(arch) or 99 * 1024
@@ -105,7 +80,7 @@ def driver_properties(arch: str) -> tuple[dict[str, Any], dict[str, Any]]:
     common = common_of(arch)
     return {
         "max_shared_mem": _shared_bytes(arch),
-        "max_num_regs": _REGISTERS,
+        "max_num_regs": REGISTERS_MAX,
         "warpSize": warp_threads(arch_number(arch)),
     }, {
         "multiprocessor_count": common.multiprocessors,
@@ -126,10 +101,10 @@ def torch_properties(arch: str) -> tuple[dict[str, Any], dict[str, Any]]:
         "major": major,
         "minor": minor,
         "warp_size": warp_threads(arch_number(arch)),
-        "regs_per_multiprocessor": _REGISTERS,
-        "max_threads_per_block": _BLOCK_THREADS,
-        "max_threads_per_multi_processor": _SM_THREADS.get(arch_number(arch), 1536),
-        "shared_memory_per_block": shared if gfx else _SHARED_BYTES,
+        "regs_per_multiprocessor": REGISTERS_MAX,
+        "max_threads_per_block": THREADS_MAX,
+        "max_threads_per_multi_processor": resident_threads_max(arch),
+        "shared_memory_per_block": shared if gfx else DEFAULT_SHARED_BYTES,
         "shared_memory_per_block_optin": shared,
         # from 8.0 on, the system reserves 1 KiB for each block
         "shared_memory_per_multiprocessor": shared + (1024 if major > 7 and not gfx else 0),

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nojit.aot.backends.cuda.limits import shared_bytes_max
 from nojit.aot.compile.pruning import prune_compiled, prune_failed
 from nojit.aot.manifest.archs import known_archs
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace
 from nojit.runtime.errors import CompileError
+from nojit.runtime.gpu_limits import shared_bytes_max
 
 from tests.aot.entries import spec
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
