@@ -25,7 +25,7 @@ from math import isfinite
 from typing import Any, Final, TypeAlias
 
 import torch
-from nojit.kernels.torch_state import PLAIN
+from nojit.kernels.calls.torch_state import PLAIN
 from nojit.runtime import Kernel
 from nojit.runtime.errors import ArgumentError, did_you_mean, few, shown
 from nojit.runtime.launch.call_facts import slot_kind

@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from nojit.kernels.tensor_maps import Described
+from nojit.kernels.calls.tensor_maps import Described
 from nojit.runtime.errors import KernelNotFoundError, NoMatchingVariantError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.types.names import descriptor_parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import torch
-from nojit.kernels.arguments import FLOATS, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import FLOATS, refuse_type, refuse_value
 from torch import Tensor
 
 __all__ = ["FP8", "MAX_LEN", "WIDEST", "Window", "check_rows", "window_sides"]

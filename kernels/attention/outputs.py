@@ -7,7 +7,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.attention.checks import FP8
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
 __all__ = [

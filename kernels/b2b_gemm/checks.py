@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nojit.kernels.arguments import check_counted, check_dtype, check_like, check_rank, check_shape, check_tensor
 from nojit.kernels.b2b_gemm.launch import Operands
+from nojit.kernels.calls.arguments import check_counted, check_dtype, check_like, check_rank, check_shape, check_tensor
 
 __all__ = ["check_operands"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.arguments import check_choice, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_choice, refuse_type, refuse_value
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.runtime.values import FunctionRef
 from torch import Tensor

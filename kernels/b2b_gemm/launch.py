@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm.functions import reference_of, rounded
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.tensor_maps import MAP_BYTES, is_unaligned, processors, takes_maps
+from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.gemm.matrices import Layout, layout_of, mapped, transposed
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.tensor_maps import MAP_BYTES, is_unaligned, processors, takes_maps
-from nojit.kernels.torch_state import precision
 from torch import Tensor
 
 __all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "prepare"]

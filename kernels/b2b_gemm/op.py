@@ -9,7 +9,12 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import (
+from nojit.kernels.b2b_gemm.checks import check_operands
+from nojit.kernels.b2b_gemm.functions import CustomActivation, apply, differentiate, name_of
+from nojit.kernels.b2b_gemm.launch import Operands, Words, chosen, prepare
+from nojit.kernels.bmm.checks import check_out
+from nojit.kernels.bmm.op import mm
+from nojit.kernels.calls.arguments import (
     check_apart,
     check_choice,
     check_number,
@@ -17,13 +22,8 @@ from nojit.kernels.arguments import (
     check_tensors,
     refuse_value,
 )
-from nojit.kernels.b2b_gemm.checks import check_operands
-from nojit.kernels.b2b_gemm.functions import CustomActivation, apply, differentiate, name_of
-from nojit.kernels.b2b_gemm.launch import Operands, Words, chosen, prepare
-from nojit.kernels.bmm.checks import check_out
-from nojit.kernels.bmm.op import mm
-from nojit.kernels.memos import Recording, made_and_remembered, new_memo
-from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
+from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from torch import Tensor
 
 __all__ = ["b2b_gemm"]

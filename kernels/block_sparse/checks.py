@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Final
 
 import torch
-from nojit.kernels.arguments import (
+from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.calls.arguments import (
     check_choice,
     check_dtype,
     check_like,
@@ -18,8 +19,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.torch_state import autocasts, lowered
+from nojit.kernels.calls.torch_state import autocasts, lowered
 from torch import Tensor
 
 __all__ = ["MODES", "check_attention", "check_bias", "check_mask", "check_sparse", "check_writable"]

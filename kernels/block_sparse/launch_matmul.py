@@ -11,8 +11,8 @@ from nojit.kernels import library
 from nojit.kernels.block_sparse import launch_matmul_tma
 from nojit.kernels.block_sparse.launch_matmul_tma import Facts
 from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Sizes
-from nojit.kernels.memos import DIRECT, Caller
-from nojit.kernels.torch_state import precision
+from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.torch_state import precision
 from torch import Tensor
 
 __all__ = [

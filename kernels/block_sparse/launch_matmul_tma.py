@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from nojit.kernels.block_sparse.packing import Cuts, Sizes
-from nojit.kernels.memos import DIRECT, Caller
-from nojit.kernels.tensor_maps import Described, described, processors, takes_maps
+from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.tensor_maps import Described, described, processors, takes_maps
 from torch import Tensor
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_like, check_shape
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.calls.arguments import check_like, check_shape
+from nojit.kernels.calls.memos import DIRECT, Caller
 from torch import Tensor
 
 __all__ = ["allocate_gradients", "launch_forward", "softmax_backward", "softmax_forward"]

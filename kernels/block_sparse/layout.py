@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import torch
-from nojit.kernels.arguments import check_int, check_strided, refuse_type, refuse_value
 from nojit.kernels.block_sparse.packing import Packing, is_long, pack
-from nojit.kernels.memos import Memo, new_memo
-from nojit.kernels.torch_state import for_caching
+from nojit.kernels.calls.arguments import check_int, check_strided, refuse_type, refuse_value
+from nojit.kernels.calls.memos import Memo, new_memo
+from nojit.kernels.calls.torch_state import for_caching
 from torch import Tensor
 
 __all__ = ["BLOCK_SIZES", "BlockLayout", "RowSizes", "Tables"]

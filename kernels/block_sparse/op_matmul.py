@@ -12,7 +12,10 @@ from typing import Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import (
+from nojit.kernels.block_sparse import launch_matmul, op_matmul_autograd
+from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.packing import Packing
+from nojit.kernels.calls.arguments import (
     check_apart,
     check_choice,
     check_dtype,
@@ -24,11 +27,8 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.block_sparse import launch_matmul, op_matmul_autograd
-from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.block_sparse.packing import Packing
-from nojit.kernels.memos import Recording
-from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, precision, written
+from nojit.kernels.calls.memos import Recording
+from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, precision, written
 from torch import Tensor
 
 __all__ = ["block_sparse_matmul"]

@@ -23,8 +23,8 @@ from typing import Any, Final
 import torch
 from nojit.kernels.block_sparse.launch_matmul import run_dsd, run_sdd
 from nojit.kernels.block_sparse.packing import Packing, Sizes
-from nojit.kernels.memos import DIRECT
-from nojit.kernels.torch_state import is_plain, shown
+from nojit.kernels.calls.memos import DIRECT
+from nojit.kernels.calls.torch_state import is_plain, shown
 from torch import Tensor
 
 __all__ = ["dsd", "dsd_into", "sdd", "sdd_into"]

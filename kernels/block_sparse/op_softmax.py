@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_flags, check_like, check_number
 from nojit.kernels.block_sparse.checks import check_bias, check_mask, check_sparse, check_writable
 from nojit.kernels.block_sparse.launch_softmax import (
     allocate_gradients,
@@ -22,8 +21,9 @@ from nojit.kernels.block_sparse.launch_softmax import (
     softmax_forward,
 )
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.memos import Recording
-from nojit.kernels.torch_state import autocasts, is_plain, shown
+from nojit.kernels.calls.arguments import check_flags, check_like, check_number
+from nojit.kernels.calls.memos import Recording
+from nojit.kernels.calls.torch_state import autocasts, is_plain, shown
 from torch import Tensor
 
 __all__ = ["block_sparse_softmax", "softmax_bwd"]

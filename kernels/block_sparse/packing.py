@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import torch
-from nojit.kernels.memos import DIRECT, Caller
-from nojit.kernels.tensor_maps import has_maps
+from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.tensor_maps import has_maps
 from torch import Tensor
 
 __all__ = ["Cuts", "Packing", "Sizes", "choose_height", "choose_tile", "is_long", "pack"]

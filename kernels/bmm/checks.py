@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import torch
-from nojit.kernels.arguments import (
+from nojit.kernels.calls.arguments import (
     FLOATS,
     check_counted,
     check_dtype,

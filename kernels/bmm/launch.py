@@ -14,14 +14,14 @@ from nojit.kernels.bmm.checks import result_dtype
 from nojit.kernels.bmm.launch_padded import Padded
 from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.bmm.product import Product
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
+from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.gemm.few import Few, few_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.parts import Parts, parts_of
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.gemm.waves import GROUP, Way, aligned, sums_shape, way_of
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.tensor_maps import is_unaligned, nothing, processors, takes_maps
-from nojit.kernels.torch_state import precision
 from torch import Tensor
 
 __all__ = ["Prepared", "prepare"]

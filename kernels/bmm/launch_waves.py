@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 from nojit.kernels.bmm.product import Product
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.gemm.matrices import Mapped
 from nojit.kernels.gemm.waves import GROUP, TILE
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from torch import Tensor
 
 __all__ = ["Shared"]

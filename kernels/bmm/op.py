@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import (
+from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, check_out_dtype, result_dtype
+from nojit.kernels.bmm.launch import prepare
+from nojit.kernels.calls.arguments import (
     check_apart,
     check_choice,
     check_number,
@@ -24,12 +26,8 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, check_out_dtype, result_dtype
-from nojit.kernels.bmm.launch import prepare
-from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
-from nojit.kernels.gemm.matrices import BATCHED
-from nojit.kernels.memos import Recording, made_and_remembered, new_memo
-from nojit.kernels.torch_state import (
+from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.torch_state import (
     autocasts,
     differentiates,
     is_plain,
@@ -38,6 +36,8 @@ from nojit.kernels.torch_state import (
     switch_of,
     written,
 )
+from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
+from nojit.kernels.gemm.matrices import BATCHED
 from torch import Tensor
 
 __all__ = ["baddbmm", "bmm", "mm"]

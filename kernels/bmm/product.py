@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.calls.memos import DIRECT, Caller
 from torch import Tensor
 
 __all__ = ["Product"]

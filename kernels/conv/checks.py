@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
-from nojit.kernels.arguments import (
+from nojit.kernels.calls.arguments import (
     check_choice,
     check_dtype,
     check_int,
@@ -19,8 +19,8 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
+from nojit.kernels.calls.torch_state import allows_tf32
 from nojit.kernels.conv.sweeps import Window
-from nojit.kernels.torch_state import allows_tf32
 from torch import Tensor
 
 __all__ = ["Padding", "check_grad", "check_operands", "precision", "sizes_of", "window_of", "word_of"]

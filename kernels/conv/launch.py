@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import torch
+from nojit.kernels.calls.memos import Recording
 from nojit.kernels.conv.launch_few import is_few, is_uneven, launch_few
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product, launch_weight_grad
 from nojit.kernels.conv.launch_tma import launch_mapped, launch_mapped_weight_grad
 from nojit.kernels.conv.layouts import by_channels, formatted, part_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Window, classes_of, forward_sweep
-from nojit.kernels.memos import Recording
 from torch import Tensor
 
 __all__ = ["run_conv", "run_input_grad", "run_weight_grad"]

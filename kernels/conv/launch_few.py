@@ -8,13 +8,13 @@ import math
 from typing import Final, NamedTuple
 
 from nojit.kernels import library
+from nojit.kernels.calls.memos import Recording, new_contiguous
+from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of, tiles_of, unused
 from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
 from nojit.kernels.conv.sweeps import PADDED_DIM
 from nojit.kernels.gemm.splits import padded_width
-from nojit.kernels.memos import Recording, new_contiguous
-from nojit.kernels.tensor_maps import MAP_BYTES, processors
 from torch import Tensor, float32
 
 __all__ = ["is_few", "is_uneven", "launch_few"]

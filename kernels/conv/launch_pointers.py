@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 import torch
 from nojit.kernels import library
 from nojit.kernels.bmm.launch import prepare
+from nojit.kernels.calls.memos import Recording, new_contiguous
+from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
 from nojit.kernels.gemm.splits import padded_width
-from nojit.kernels.memos import Recording, new_contiguous
-from nojit.kernels.tensor_maps import nothing, processors
 from torch import Tensor
 
 __all__ = [

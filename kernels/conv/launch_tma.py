@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.calls.memos import Recording, new_contiguous
+from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, takes_maps
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of
 from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
 from nojit.kernels.gemm.splits import padded_width
-from nojit.kernels.memos import Recording, new_contiguous
-from nojit.kernels.tensor_maps import MAP_BYTES, Described, processors, takes_maps
 from torch import Tensor
 
 __all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad", "strips_of"]

@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 import torch
+from nojit.kernels.calls.tensor_maps import MAP_BYTES
 from nojit.kernels.conv.sweeps import three
-from nojit.kernels.tensor_maps import MAP_BYTES
 from torch import Tensor
 
 __all__ = [

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_tensors
+from nojit.kernels.calls.arguments import check_tensors
+from nojit.kernels.calls.memos import Recording, made_and_remembered
+from nojit.kernels.calls.torch_state import autocasts, is_plain, lowered
 from nojit.kernels.conv import op_autograd, sweeps
 from nojit.kernels.conv.checks import Padding, check_operands, precision, sizes_of, window_of, word_of
 from nojit.kernels.conv.launch import run_conv
 from nojit.kernels.conv.op_autograd import MEMO
 from nojit.kernels.conv.sweeps import Window
-from nojit.kernels.memos import Recording, made_and_remembered
-from nojit.kernels.torch_state import autocasts, is_plain, lowered
 from torch import Tensor
 
 __all__ = ["conv2d", "conv3d"]

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
 from nojit.kernels.conv.checks import check_grad, check_operands, precision, sizes_of
 from nojit.kernels.conv.launch import run_conv, run_input_grad, run_weight_grad
 from nojit.kernels.conv.layouts import by_channels, formatted, new_like
 from nojit.kernels.conv.sweeps import Window
-from nojit.kernels.memos import Recording, made_and_remembered, new_memo
 from torch import Tensor
 
 __all__ = ["MEMO", "conv", "conv_input_grad", "conv_weight_grad", "convolve"]

@@ -8,7 +8,8 @@ from typing import Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import (
+from nojit.kernels.attention.checks import FP8, MAX_LEN, WIDEST, check_rows
+from nojit.kernels.calls.arguments import (
     FLOATS,
     check_choice,
     check_dtype,
@@ -19,7 +20,6 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.attention.checks import FP8, MAX_LEN, WIDEST, check_rows
 from torch import Tensor
 
 __all__ = ["ALIGNMENTS", "check_differentiable", "check_gradients", "check_operands"]

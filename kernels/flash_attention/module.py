@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nojit.kernels.arguments import check_choice, check_flags, check_number
 from nojit.kernels.attention.checks import Window, window_sides
+from nojit.kernels.calls.arguments import check_choice, check_flags, check_number
 from nojit.kernels.flash_attention.checks import ALIGNMENTS
 from nojit.kernels.flash_attention.op import flash_attention
 from torch import Tensor, nn

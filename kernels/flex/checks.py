@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nojit.kernels.arguments import (
+from nojit.kernels.attention.checks import check_rows
+from nojit.kernels.calls.arguments import (
     FLOATS,
     check_choice,
     check_dtype,
@@ -18,7 +19,6 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.attention.checks import check_rows
 from nojit.kernels.flex.call import Modification
 from nojit.kernels.flex.mods import ALIBI, RELATIVE, CustomMod, ScoreMod, Slot, is_listed
 from nojit.runtime.errors import did_you_mean

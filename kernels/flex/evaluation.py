@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.arguments import refuse_type
+from nojit.kernels.calls.arguments import refuse_type
 from nojit.kernels.flex.intervals import PARTIAL, Spans, clip
 from nojit.kernels.flex.tables import packed
 from torch import Tensor

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from nojit.kernels.attention.widths import tile_width, tile_widths
+from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.tensor_maps import Described, described, processors, takes_maps
 from nojit.kernels.flex.call import MIN_WIDTH, Modification, kv_strides, mask_facts, mask_pointers, mod_arguments
 from nojit.kernels.flex.mods import LISTED, lightest
 from nojit.kernels.flex.tables import MaskTables
-from nojit.kernels.memos import DIRECT, Caller
-from nojit.kernels.tensor_maps import Described, described, processors, takes_maps
 from torch import Tensor
 
 __all__ = ["launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of"]

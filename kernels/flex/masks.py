@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from nojit.kernels.arguments import check_flags, check_int, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_flags, check_int, refuse_type, refuse_value
+from nojit.kernels.calls.memos import Memo, new_memo
+from nojit.kernels.calls.torch_state import is_real
 from nojit.kernels.flex.evaluation import Evaluated, MaskMod, evaluate, evaluate_states, explained
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, block_states, is_compact
 from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window, and_masks, knows_intervals, or_masks
 from nojit.kernels.flex.tables import MaskTables, bitmap_tables, interval_tables, no_mask
-from nojit.kernels.memos import Memo, new_memo
-from nojit.kernels.torch_state import is_real
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_mask, noop_mask
 

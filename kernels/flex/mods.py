@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, TypeGuard
 
 import torch
-from nojit.kernels.arguments import check_dtype, check_int, check_number, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_dtype, check_int, check_number, refuse_type, refuse_value
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_flags, check_number, check_tensors, refuse_value
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums
+from nojit.kernels.calls.arguments import check_flags, check_number, check_tensors, refuse_value
+from nojit.kernels.calls.memos import Memo, Recording, new_memo
+from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
 from nojit.kernels.flex import op_autograd
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, words_of
 from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_torchs_options
@@ -19,8 +21,6 @@ from nojit.kernels.flex.launch import launch_forward
 from nojit.kernels.flex.masks import BlockMask, hides_nothing, memo_of, tables_of
 from nojit.kernels.flex.mods import CustomMod, ScoreMod
 from nojit.kernels.flex.tables import MaskTables
-from nojit.kernels.memos import Memo, Recording, new_memo
-from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
 from torch import Tensor
 
 if TYPE_CHECKING:

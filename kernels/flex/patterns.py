@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import torch
-from nojit.kernels.arguments import check_int, check_tensors, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_int, check_tensors, refuse_type, refuse_value
 from nojit.kernels.flex.evaluation import MaskMod
 from nojit.kernels.flex.intervals import Spans, clip, intersect
 from torch import Tensor

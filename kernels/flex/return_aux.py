@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.kernels.arguments import check_flags, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_flags, refuse_type, refuse_value
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxOutput, AuxRequest
 

@@ -34,10 +34,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import torch
+from nojit.kernels.calls.tensor_maps import nothing
+from nojit.kernels.calls.torch_state import for_caching, has_modes
 from nojit.kernels.flex.hulls import KEYS, QUERIES, are_orderly, hulls_of
 from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, band_of
-from nojit.kernels.tensor_maps import nothing
-from nojit.kernels.torch_state import for_caching, has_modes
 from torch import Tensor
 
 __all__ = [

@@ -12,13 +12,13 @@ from typing import Final
 
 import torch
 from nojit.kernels.attention.widths import tile_width, tile_widths
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.tensor_maps import nothing, processors
+from nojit.kernels.calls.torch_state import for_caching
 from nojit.kernels.flex.call import Modification, kv_strides, mod_arguments
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.masks import Mask
 from nojit.kernels.flex_decoding.splits import KEYS, splits_of, tile_height
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.tensor_maps import nothing, processors
-from nojit.kernels.torch_state import for_caching
 from torch import Tensor
 
 __all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]

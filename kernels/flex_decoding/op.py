@@ -10,9 +10,11 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
 from nojit.kernels.attention.checks import Window, window_sides
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums, with_sums
+from nojit.kernels.calls.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
+from nojit.kernels.calls.memos import DIRECT, Caller, Recording, new_memo
+from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, shown
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt, words_of
 from nojit.kernels.flex.checks import check_captured, check_mod, check_options
 from nojit.kernels.flex.masks import BlockMask, tables_of
@@ -21,8 +23,6 @@ from nojit.kernels.flex_decoding.checks import check_mask, check_operands
 from nojit.kernels.flex_decoding.launch import Decoding, launch_decoding, splits_for
 from nojit.kernels.flex_decoding.masks import Mask, Words, band_of_words, known_mask, mask_of_tables
 from nojit.kernels.flex_decoding.splits import MOST
-from nojit.kernels.memos import DIRECT, Caller, Recording, new_memo
-from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, shown
 from torch import Tensor
 
 __all__ = ["flex_decoding"]

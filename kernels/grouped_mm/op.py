@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_result, check_tensors, refuse_value
 from nojit.kernels.bmm.checks import check_out_dtype
+from nojit.kernels.calls.arguments import check_result, check_tensors, refuse_value
+from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.grouped_mm.checks import check_apart_from, check_operands, check_out, cuts_depth, shape_of
 from nojit.kernels.grouped_mm.launch import Operands, prepare
-from nojit.kernels.memos import Recording, made_and_remembered, new_memo
-from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from torch import Tensor
 
 __all__ = ["grouped_mm"]

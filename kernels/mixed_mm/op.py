@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_apart, check_int, check_result, check_tensors, ranges_meet, refuse_value
 from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
-from nojit.kernels.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.arguments import check_apart, check_int, check_result, check_tensors, ranges_meet, refuse_value
+from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, written
 from nojit.kernels.mixed_mm.checks import Operands, check_operands
 from nojit.kernels.mixed_mm.launch import prepare
 from nojit.kernels.mixed_mm.reference import unpack
-from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, written
 from torch import Tensor
 
 __all__ = ["uint4x2_mixed_mm"]

@@ -9,10 +9,10 @@ from random import Random
 from typing import Final
 
 import torch
+from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.mixed_mm import reference
 from nojit.kernels.mixed_mm.launch import mapped_parts, prepare
 from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, recorded, rounding
-from nojit.kernels.tensor_maps import OTHERS
 
 __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]
 

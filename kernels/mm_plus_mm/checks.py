@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.kernels.arguments import check_counted, check_dtype, check_like, check_rank, check_shape, check_tensor
+from nojit.kernels.calls.arguments import check_counted, check_dtype, check_like, check_rank, check_shape, check_tensor
 from nojit.kernels.mm_plus_mm.launch import Operands
 
 __all__ = ["check_operands"]

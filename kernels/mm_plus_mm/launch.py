@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.tensor_maps import is_unaligned, processors, takes_maps
+from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.tensor_maps import is_unaligned, processors, takes_maps
-from nojit.kernels.torch_state import precision
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "prepare"]

@@ -6,18 +6,18 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import (
+from nojit.kernels.bmm.checks import check_out
+from nojit.kernels.bmm.op import mm
+from nojit.kernels.calls.arguments import (
     check_apart,
     check_result,
     check_tensors,
     refuse_value,
 )
-from nojit.kernels.bmm.checks import check_out
-from nojit.kernels.bmm.op import mm
-from nojit.kernels.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.mm_plus_mm.checks import check_operands
 from nojit.kernels.mm_plus_mm.launch import Operands, prepare
-from nojit.kernels.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from torch import Tensor
 
 __all__ = ["mm_plus_mm"]

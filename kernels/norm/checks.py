@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.kernels.arguments import check_dtype, check_like, check_shape, check_tensor, refuse_value
+from nojit.kernels.calls.arguments import check_dtype, check_like, check_shape, check_tensor, refuse_value
 from torch import Tensor
 
 __all__ = ["check_operands"]

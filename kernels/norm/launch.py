@@ -8,9 +8,9 @@ from typing import Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.memos import DIRECT, Caller
-from nojit.kernels.strides import merged_stride
-from nojit.kernels.tensor_maps import processors
+from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.strides import merged_stride
+from nojit.kernels.calls.tensor_maps import processors
 from torch import Tensor
 
 __all__ = ["RUNS", "normalize", "run_backward"]

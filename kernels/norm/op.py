@@ -13,17 +13,17 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import (
+from nojit.kernels.calls.arguments import (
     FLOATS,
     check_like_device,
     check_number,
     check_shape,
     check_tensors,
 )
-from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.calls.memos import Recording, new_memo
+from nojit.kernels.calls.torch_state import is_plain
 from nojit.kernels.norm.checks import check_operands
 from nojit.kernels.norm.launch import normalize, run_backward
-from nojit.kernels.torch_state import is_plain
 from torch import Tensor
 
 __all__ = ["add_rms_norm", "rms_norm"]

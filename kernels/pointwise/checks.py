@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.pointwise.promotion import broadcast
 from torch import Tensor
 

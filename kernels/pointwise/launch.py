@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from nojit.kernels.memos import DIRECT, Caller
+from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.pointwise.manifests import kinds_of
 from nojit.kernels.pointwise.source import Part
 from nojit.kernels.pointwise.spec import OperatorSpec

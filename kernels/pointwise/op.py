@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from nojit.kernels.arguments import check_choice, check_number, check_tensors, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_choice, check_number, check_tensors, refuse_type, refuse_value
 from nojit.kernels.pointwise.op_from_spec import Operator, load_own
 from torch import Tensor
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import (
+from nojit.kernels.calls.arguments import (
     check_apart,
     check_choice,
     check_like_device,
@@ -20,14 +20,14 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.torch_state import differentiates, is_plain, written
 from nojit.kernels.pointwise.checks import alike, apart, converted, fitted, result_like, same
 from nojit.kernels.pointwise.evaluation import chosen, evaluate, wide
 from nojit.kernels.pointwise.launch import Launcher
 from nojit.kernels.pointwise.promotion import DTYPES, broadcast, promote
 from nojit.kernels.pointwise.source import parts
 from nojit.kernels.pointwise.spec import OperatorSpec, read_specs
-from nojit.kernels.torch_state import differentiates, is_plain, written
 from torch import Tensor
 
 __all__ = ["OTHERS", "Operator", "define", "load_operators", "load_own"]

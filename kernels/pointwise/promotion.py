@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Final
 
 import torch
-from nojit.kernels.arguments import refuse_value
+from nojit.kernels.calls.arguments import refuse_value
 from torch import Tensor
 
 __all__ = ["DTYPES", "broadcast", "promote"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
-from nojit.kernels.arguments import (
+from nojit.kernels.calls.arguments import (
     COUNTED,
     check_apart,
     check_dtype,
@@ -18,7 +18,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.strides import merged_stride
+from nojit.kernels.calls.strides import merged_stride
 from torch import Tensor
 
 __all__ = ["WIDEST", "Operands", "Tensors", "check_apart_all", "check_operands", "check_out", "check_written"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import torch
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.strides import merged_stride
+from nojit.kernels.calls.tensor_maps import nothing
 from nojit.kernels.rotary.checks import Operands
-from nojit.kernels.strides import merged_stride
-from nojit.kernels.tensor_maps import nothing
 from torch import Tensor
 
 __all__ = ["rotate"]

@@ -11,12 +11,12 @@ from typing import Any, Final, cast
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_flags, check_number, check_result, check_tensors, refuse_value
-from nojit.kernels.memos import Recording, new_memo
+from nojit.kernels.calls.arguments import check_flags, check_number, check_result, check_tensors, refuse_value
+from nojit.kernels.calls.memos import Recording, new_memo
+from nojit.kernels.calls.torch_state import differentiates, is_plain, written
 from nojit.kernels.norm import op as norms
 from nojit.kernels.rotary.checks import Operands, Tensors, check_apart_all, check_operands, check_out, check_written
 from nojit.kernels.rotary.launch import rotate
-from nojit.kernels.torch_state import differentiates, is_plain, written
 from torch import Tensor
 
 __all__ = ["rotary", "rotary_qk", "rotary_to_cache"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nojit.kernels.arguments import check_like_device, check_strided, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_like_device, check_strided, refuse_type, refuse_value
 from nojit.kernels.scaled_mm.scales import DEEP
 from torch import Tensor, float32
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import torch
-from nojit.kernels.arguments import (
+from nojit.kernels.calls.arguments import (
     FLOATS,
     check_apart,
     check_counted,
@@ -18,7 +18,7 @@ from nojit.kernels.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.torch_state import differentiates
+from nojit.kernels.calls.torch_state import differentiates
 from torch import Tensor
 
 __all__ = [

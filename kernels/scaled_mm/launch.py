@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.tensor_maps import capability, has_maps, is_unaligned, nothing, processors
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
-from nojit.kernels.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
-from nojit.kernels.tensor_maps import capability, has_maps, is_unaligned, nothing, processors
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 

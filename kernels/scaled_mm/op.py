@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_flags, check_result, check_tensors
-from nojit.kernels.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.arguments import check_flags, check_result, check_tensors
+from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.torch_state import is_plain, written
 from nojit.kernels.scaled_mm.checks import (
     check_apart_from,
     check_bias,
@@ -24,7 +25,6 @@ from nojit.kernels.scaled_mm.checks import (
 )
 from nojit.kernels.scaled_mm.launch import Operands, prepare
 from nojit.kernels.scaled_mm.scales import scales_of
-from nojit.kernels.torch_state import is_plain, written
 from torch import Tensor
 
 __all__ = ["scaled_mm"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from nojit.kernels.arguments import check_like_device, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_like_device, refuse_type, refuse_value
 from torch import Tensor, float32
 
 __all__ = ["DEEP", "Scales", "scales_of"]

@@ -11,9 +11,9 @@ from typing import Any
 from unittest import mock
 
 import torch
+from nojit.kernels.calls.memos import new_memo
 from nojit.kernels.flash_attention import flash_attention, launch_bwd, op, reference
 from nojit.kernels.flash_attention import launch as flash_launch
-from nojit.kernels.memos import new_memo
 from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, as_tuple, view

@@ -10,6 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from nojit.kernels.calls.memos import new_memo
 from nojit.kernels.flex import (
     Alibi,
     BlockMask,
@@ -31,7 +32,6 @@ from nojit.kernels.flex import (
 from nojit.kernels.flex import (
     launch as flex_launch,
 )
-from nojit.kernels.memos import new_memo
 from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, as_tuple, view

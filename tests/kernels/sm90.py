@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from nojit.kernels.tensor_maps import Described
+from nojit.kernels.calls.tensor_maps import Described
 from torch import Tensor
 
 from tests.kernels.gluon_stub import Map, Pointer, load

@@ -4,7 +4,7 @@ import pytest
 import torch
 from nojit.kernels.block_sparse import BlockLayout
 from nojit.kernels.block_sparse.layout import _numbered
-from nojit.kernels.torch_state import is_real
+from nojit.kernels.calls.torch_state import is_real
 from nojit.runtime.errors import ArgumentError
 from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, launch_matmul_tma
-from nojit.kernels.tensor_maps import described, takes_maps
+from nojit.kernels.calls.tensor_maps import described, takes_maps
 from torch import Tensor
 
 LAYOUT = BlockLayout(torch.tensor([[[1, 1, 1], [1, 1, 1], [0, 0, 0], [1, 1, 1]]]), 64)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nojit.kernels import library
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, launch_matmul_tma, packing, reference
 from nojit.kernels.block_sparse import launch_matmul as products
-from nojit.kernels.tensor_maps import Described
+from nojit.kernels.calls.tensor_maps import Described
 from torch import Tensor
 
 from tests.kernels.gluon_stub import Map, Pointer, load

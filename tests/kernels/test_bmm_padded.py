@@ -11,8 +11,8 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.bmm import launch as launch_module
+from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.gemm.waves import LINE, Way
-from nojit.kernels.tensor_maps import Described
 
 from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, launch_tma, op_autograd
 from nojit.kernels.conv.launch_tma import ROWS, boxes_of
-from nojit.kernels.tensor_maps import Described
 from torch import Tensor
 from torch.nn import functional
 

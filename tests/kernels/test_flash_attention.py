@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
-from nojit.kernels import library, tensor_maps
+from nojit.kernels import library
+from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import flash_attention, reference
 from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention.masks import Mask

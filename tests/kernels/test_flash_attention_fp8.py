@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
-from nojit.kernels import tensor_maps
+from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import flash_attention, reference
 from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention.masks import NO_MASK

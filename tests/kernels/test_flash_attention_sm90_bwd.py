@@ -9,8 +9,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.kernels import library, tensor_maps
+from nojit.kernels import library
 from nojit.kernels.attention.outputs import allocate_gradients
+from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import (
     launch_sm90_bwd as backward_sm90,
 )

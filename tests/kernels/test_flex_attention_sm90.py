@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.flex import (
     Causal,
     Documents,
@@ -20,7 +21,6 @@ from nojit.kernels.flex import (
 from nojit.kernels.flex import (
     launch as flex_launch,
 )
-from nojit.kernels.tensor_maps import Described
 
 from tests.kernels.attention_stub import BoxOfFour, others
 from tests.kernels.gluon_stub import Pointer, load

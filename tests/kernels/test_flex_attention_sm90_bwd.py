@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.flash_attention import launch_sm90_bwd as flash_sm90
 from nojit.kernels.flex import (
     Alibi,
@@ -29,7 +30,6 @@ from nojit.kernels.flex import (
 from nojit.kernels.flex.call import modification_of
 from nojit.kernels.flex.masks import tables_of
 from nojit.kernels.flex.mods import BOUNDED, TILTED
-from nojit.kernels.tensor_maps import Described
 
 from tests.kernels.attention_stub import BoxOfFour, Tiles, others, read
 from tests.kernels.gluon_stub import Pointer, load

@@ -9,6 +9,7 @@ import pickle
 
 import pytest
 import torch
+from nojit.kernels.calls.torch_state import is_real
 from nojit.kernels.flex import (
     BlockMask,
     Causal,
@@ -25,7 +26,6 @@ from nojit.kernels.flex import (
 )
 from nojit.kernels.flex.masks import tables_of
 from nojit.kernels.flex.tables import _UNREAD
-from nojit.kernels.torch_state import is_real
 from nojit.runtime.errors import ArgumentError
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as torchs

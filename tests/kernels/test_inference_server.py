@@ -20,7 +20,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from nojit import runtime
-from nojit.kernels import library, tensor_maps
+from nojit.kernels import library
+from nojit.kernels.calls import tensor_maps
 
 from tests.kernels.interpreter import Interpreter
 from tests.support.digests import with_digests
@@ -254,7 +255,7 @@ from backends import HERE, MANIFESTS, make_backend
 from jit import JitKernels, triton_arguments
 from model import Decoder
 from nojit.kernels import library
-from nojit.kernels import tensor_maps
+from nojit.kernels.calls import tensor_maps
 from preload import EVERYWHERE, ON_HOPPER, launched
 from shape import Shape
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from nojit.kernels import library, memos
+from nojit.kernels import library
 from nojit.kernels.bmm import mm
+from nojit.kernels.calls import memos
 from nojit.runtime.bundle import file as bundle
 from nojit.runtime.discovery.discover import Found
 from nojit.runtime.errors import BundleError, BundleFormatError, BundleTrustError, KernelNotFoundError

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nojit.kernels import library, tensor_maps
+from nojit.kernels import library
 from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import (
     BlockLayout,
@@ -24,6 +24,9 @@ from nojit.kernels.block_sparse import (
 )
 from nojit.kernels.block_sparse import launch_matmul as products
 from nojit.kernels.bmm import baddbmm, bmm, mm
+from nojit.kernels.calls import tensor_maps
+from nojit.kernels.calls.memos import DIRECT, Memo, Recording, new_contiguous, new_memo
+from nojit.kernels.calls.torch_state import is_real
 from nojit.kernels.conv import conv2d, conv3d
 from nojit.kernels.conv import launch_tma as conv_mapped
 from nojit.kernels.conv import op_autograd as operators
@@ -34,7 +37,6 @@ from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_ma
 from nojit.kernels.flex import launch as flex_forward
 from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.grouped_mm import grouped_mm
-from nojit.kernels.memos import DIRECT, Memo, Recording, new_contiguous, new_memo
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
@@ -43,7 +45,6 @@ from nojit.kernels.pointwise import op_from_spec as pointwise_operator
 from nojit.kernels.rotary import rotary, rotary_qk, rotary_to_cache
 from nojit.kernels.scaled_grouped_mm import scaled_grouped_mm
 from nojit.kernels.scaled_mm import scaled_mm
-from nojit.kernels.torch_state import is_real
 from nojit.runtime._core import Described, Recipe
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor

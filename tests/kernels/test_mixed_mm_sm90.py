@@ -16,9 +16,9 @@ from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.space import expand_space
 from nojit.kernels import library
+from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.mixed_mm import launch as launch_module
 from nojit.kernels.mixed_mm import reference, uint4x2_mixed_mm
-from nojit.kernels.tensor_maps import Described
 from torch import Tensor
 
 from tests.kernels.accuracy import assert_accurate

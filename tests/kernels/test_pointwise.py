@@ -6,8 +6,9 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
-from nojit.kernels import arguments, library
-from nojit.kernels.arguments import check_apart
+from nojit.kernels import library
+from nojit.kernels.calls import arguments
+from nojit.kernels.calls.arguments import check_apart
 from nojit.kernels.pointwise import gelu, reference, silu, swiglu, vector_add
 from nojit.kernels.pointwise.problems import PROBLEMS
 from nojit.runtime.errors import ArgumentError

@@ -6,6 +6,7 @@ from nojit.kernels import library
 from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul
 from nojit.kernels.bmm import mm
+from nojit.kernels.calls.torch_state import differentiates, is_plain, written
 from nojit.kernels.conv import conv2d
 from nojit.kernels.flash_attention import flash_attention
 from nojit.kernels.flex import flex_attention
@@ -15,7 +16,6 @@ from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import rms_norm
 from nojit.kernels.pointwise import silu, vector_add
 from nojit.kernels.scaled_mm import scaled_mm
-from nojit.kernels.torch_state import differentiates, is_plain, written
 from nojit.runtime import _core
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import COUNTED
 from nojit.kernels.b2b_gemm import b2b_gemm
 from nojit.kernels.block_sparse import (
     BlockLayout,
@@ -23,6 +22,7 @@ from nojit.kernels.block_sparse import (
     softmax_bwd,
 )
 from nojit.kernels.bmm import baddbmm, bmm, mm
+from nojit.kernels.calls.arguments import COUNTED
 from nojit.kernels.compat import deepspeed
 from nojit.kernels.flash_attention import FlashAttention, flash_attention
 from nojit.kernels.flex_decoding import flex_decoding

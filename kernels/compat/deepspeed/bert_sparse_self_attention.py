@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
-from nojit.kernels.arguments import check_rank, check_shape, check_tensors, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_rank, check_shape, check_tensors, refuse_type, refuse_value
 from nojit.kernels.compat.deepspeed.sparse_self_attention import SparseSelfAttention
 from nojit.kernels.compat.deepspeed.sparsity_config import FixedSparsityConfig, SparsityConfig
 from torch import Tensor, nn

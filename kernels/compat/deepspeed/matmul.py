@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import check_flags, check_tensors, refuse_value
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul
+from nojit.kernels.calls.arguments import check_flags, check_tensors, refuse_value
 from nojit.kernels.compat.deepspeed.patterns import layout_of
 from torch import Tensor
 

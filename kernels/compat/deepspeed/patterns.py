@@ -9,8 +9,8 @@ import random
 from collections.abc import Iterable, Sequence
 
 import torch
-from nojit.kernels.arguments import check_flags, check_int, refuse_type, refuse_value
 from nojit.kernels.block_sparse import BlockLayout
+from nojit.kernels.calls.arguments import check_flags, check_int, refuse_type, refuse_value
 from torch import Tensor
 
 __all__ = [

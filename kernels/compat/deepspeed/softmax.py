@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import torch
-from nojit.kernels.arguments import check_choice, check_tensors
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax
 from nojit.kernels.block_sparse.checks import MODES, check_bias, check_mask, check_sparse
+from nojit.kernels.calls.arguments import check_choice, check_tensors
 from nojit.kernels.compat.deepspeed.patterns import layout_of
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor

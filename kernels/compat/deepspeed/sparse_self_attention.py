@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from nojit.kernels.arguments import check_choice, check_int, check_rank, check_tensors, refuse_type, refuse_value
 from nojit.kernels.block_sparse import BlockLayout
 from nojit.kernels.block_sparse.checks import MODES
+from nojit.kernels.calls.arguments import check_choice, check_int, check_rank, check_tensors, refuse_type, refuse_value
 from nojit.kernels.compat.deepspeed.matmul import MatMul
 from nojit.kernels.compat.deepspeed.softmax import Softmax
 from nojit.kernels.compat.deepspeed.sparsity_config import SparsityConfig

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 import torch
-from nojit.kernels.arguments import check_int
+from nojit.kernels.calls.arguments import check_int
 from nojit.kernels.compat.deepspeed import patterns
 from torch import Tensor
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.kernels.arguments import check_number
+from nojit.kernels.calls.arguments import check_number
 from nojit.kernels.flash_attention import flash_attention
 from torch import Tensor, nn
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.arguments import FLOATS
+from nojit.kernels.calls.arguments import FLOATS
 from nojit.runtime import _core
 from torch import Tensor
 from torch.autograd import forward_ad

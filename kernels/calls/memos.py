@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.torch_state import PLAIN, autocasts
+from nojit.kernels.calls.torch_state import PLAIN, autocasts
 from nojit.runtime._core import MADE_MAX, Described, Memo, Recipe
 from torch import Tensor
 

@@ -1,0 +1,1 @@
+"""Parts of every operator's calls: checks, torch's state, registration, the cache of calls, descriptions of tensors."""
