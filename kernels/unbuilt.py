@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, NoReturn, cast
 
-from nojit.kernels.manifests import Entry, arch_for, blank_table, entry_of, table_of
+from nojit.kernels.manifest_kernels import Entry, arch_for, blank_table, entry_of, table_of
 from nojit.runtime import _core
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.fallback.jit import UnavailableError, function_of

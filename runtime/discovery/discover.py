@@ -137,10 +137,10 @@ def _is_the_librarys(kernel: str) -> bool:
 
     try:
         # no import statement: the runtime must not depend on the kernels, and works without them
-        manifests = import_module("nojit.kernels.manifests")
+        manifest_kernels = import_module("nojit.kernels.manifest_kernels")
     except ModuleNotFoundError:
         return False
-    return manifests.entry_of(kernel) is not None
+    return manifest_kernels.entry_of(kernel) is not None
 
 
 def serving(file: BundleFile) -> tuple[list[str], list[BundleError]]:

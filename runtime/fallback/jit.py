@@ -41,7 +41,7 @@ VARIABLE = "NOJIT_MISS"
 POLICIES: Final = ("error", "warn", "jit")
 
 # modules that know the sources of bundles, so that nobody needs to register them
-_KNOWN: Final = {"nojit-kernels": "nojit.kernels.manifests"}
+_KNOWN: Final = {"nojit-kernels": "nojit.kernels.manifest_kernels"}
 _PLACE: Final = re.compile(r"[\w.]+:\w+\Z")
 _WRAPPERS: Final = ("Autotuner", "Heuristics")
 

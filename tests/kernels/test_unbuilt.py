@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.kernels import library, manifests, unbuilt
+from nojit.kernels import library, manifest_kernels, unbuilt
 from nojit.runtime.discovery.discover import Found
 from nojit.runtime.errors import ArgumentError, KernelNotFoundError, NoMatchingVariantError
 from nojit.runtime.expr import expression as expr
@@ -33,7 +33,7 @@ ENTRIES = {
 
 
 def function_of(kernel: str) -> Any:
-    module, _, name = manifests.source_of(kernel).partition(":")
+    module, _, name = manifest_kernels.source_of(kernel).partition(":")
     return getattr(importlib.import_module(module), name)
 
 
@@ -62,11 +62,11 @@ def tensor_of(faketorch: Any, address: int, dtype: str) -> Any:
 
 
 def test_every_kernel_of_the_manifests_is_known():
-    assert manifests.FOLDER == ROOT / "manifests"
-    assert {name: manifests.source_of(name) for name in ENTRIES} == {
+    assert manifest_kernels.FOLDER == ROOT / "manifests"
+    assert {name: manifest_kernels.source_of(name) for name in ENTRIES} == {
         name: words["source"] for name, words in ENTRIES.items()
     }
-    assert manifests.source_of("no_such_kernel") is None
+    assert manifest_kernels.source_of("no_such_kernel") is None
 
 
 @pytest.mark.parametrize("name", sorted(ENTRIES))
@@ -195,14 +195,16 @@ def test_a_table_says_of_a_config_what_its_descriptors_blocks_are():
     pytest.importorskip("triton")
     from nojit.runtime.launch.call_facts import Argument, CallFacts
 
-    entry = manifests.entry_of("bmm_sm90")
+    entry = manifest_kernels.entry_of("bmm_sm90")
     params = tuple(Param(param.name, param.is_constexpr) for param in function_of("bmm_sm90").params)
     arguments = {
         name: Argument("descriptor", (0,) * 4, "bf16") if "tensordesc" in kind else Argument("int", 1)
         for name, kind in entry.words["params"].items()
     }
     meant = {"PANEL": 64, "TRANS_A": False, "TRANS_B": False, "EPILOGUE": False, "ROWS": 64}
-    table = manifests.table_of(entry, manifests.blank_table(entry, params), CallFacts(arguments, meant, arch=90))
+    table = manifest_kernels.table_of(
+        entry, manifest_kernels.blank_table(entry, params), CallFacts(arguments, meant, arch=90)
+    )
     assert {axis.name: axis.values for axis in table.axes if not axis.is_type} == {k: (v,) for k, v in meant.items()}
     assert len(table.columns["case"]) == len(table.columns["config"]) > 0
     assert all("{" not in kind and not kind.endswith("?") for types in table.signatures for kind in types)
@@ -212,7 +214,7 @@ def test_a_table_says_of_a_config_what_its_descriptors_blocks_are():
 
 def test_an_arch_of_the_manifest_stands_for_a_device():
     entry = SimpleNamespace(archs=("sm_80", "sm_90", "sm_120"))
-    assert [manifests.arch_for(entry, capability) for capability in (75, 80, 89, 90, 100, 121)] == [
+    assert [manifest_kernels.arch_for(entry, capability) for capability in (75, 80, 89, 90, 100, 121)] == [
         80,
         80,
         80,
