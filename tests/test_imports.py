@@ -116,7 +116,7 @@ RUNTIME: dict[str, set[str]] = {
     "trust": {"bundle", "discovery"},
     "fallback": {"discovery", "explain", "launch", "table", "types", "expr"},
     "recording": {"autostart", "bundle", "launch", "types"},
-    "serve": {"autostart", "observe", "bundle", "launch", "explain", "fallback", "recording"},
+    "serve": {"autostart", "observe", "bundle", "launch", "fallback", "recording"},
 }
 # for each folder of the engine, the others whose headers it includes: only folders before it
 ENGINE: dict[str, set[str]] = {

@@ -16,7 +16,7 @@ from nojit.aot.plan.table_json import encode_definition
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError, worded
-from nojit.runtime.explain.options import TOOLCHAIN
+from nojit.runtime.launch_options import TOOLCHAIN
 from nojit.runtime.recording.origins import ATTACHMENT, read_origins
 from nojit.runtime.strict_json import Json
 from nojit.runtime.table.table import Config, KernelTable, Missing, Param

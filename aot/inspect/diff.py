@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from nojit.aot.inspect.contents import VariantFacts, definition, variant_facts
 from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.explain.options import TOOLCHAIN
+from nojit.runtime.launch_options import TOOLCHAIN
 from nojit.runtime.strict_json import Json
 from nojit.runtime.table.table import Config, KernelTable
 

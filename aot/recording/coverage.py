@@ -11,8 +11,8 @@ from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, few
 from nojit.runtime.explain.explanation import explain
-from nojit.runtime.explain.options import BUILT_WITH, is_as_built
 from nojit.runtime.launch.call_facts import Argument, CallFacts, pointee, slot_kind
+from nojit.runtime.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.recording.closure import fingerprint
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, read_origins

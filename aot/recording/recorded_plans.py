@@ -19,7 +19,7 @@ from nojit.aot.recording.inputs import Recorded
 from nojit.aot.recording.origins import origins_of
 from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of, option_default
 from nojit.runtime.errors import BundleFormatError, ManifestError, NojitError, RecordingError, nearest_or_few
-from nojit.runtime.explain.options import BUILT_WITH
+from nojit.runtime.launch_options import BUILT_WITH
 from nojit.runtime.recording.origins import ATTACHMENT, encode_origins
 from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.table.table import Axis, Config, Missing, Param

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 
 from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
-from nojit.runtime.explain.options import TOOLCHAIN
 from nojit.runtime.explain.refusals import check_names
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.fallback.jit import MissWarning, UnavailableError, function_of, load, load_named, policy
@@ -30,6 +29,7 @@ from nojit.runtime.fallback.jit_configs import (
 )
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call_facts import Argument, CallFacts, accepts, natural_type
+from nojit.runtime.launch_options import TOOLCHAIN
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import PDL_SINCE
 from nojit.runtime.types.names import NONE, descriptor_parts, is_descriptor, is_tuple, members

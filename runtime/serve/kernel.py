@@ -9,10 +9,10 @@ from typing import Any
 from nojit.runtime import _core
 from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
-from nojit.runtime.explain.options import BUILT_WITH, is_as_built
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.launch.core_facts import Facts
 from nojit.runtime.launch.images import Source
+from nojit.runtime.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.observe.events import emit
 from nojit.runtime.recording.closure import drift_of
 from nojit.runtime.recording.origins import Origin

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from nojit.aot.manifest.options import FIXED, OPTIONS, TOOLCHAIN, TUNABLE, option_value
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.explain.options import BUILT_WITH
+from nojit.runtime.launch_options import BUILT_WITH
 
 
 def test_the_runtime_knows_the_options_of_manifests():
