@@ -11,7 +11,7 @@ from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.fallback.jit import UnavailableError, function_of
 from nojit.runtime.fallback.jit_configs import specialization_of
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.kernel import Kernel, Source
+from nojit.runtime.kernel import Holder, Kernel
 from nojit.runtime.launch.call_facts import CallFacts
 from nojit.runtime.launch.core_facts import Facts, call_facts
 from nojit.runtime.table.table import MISSING, KernelTable, Param
@@ -40,8 +40,8 @@ class Unbuilt(Kernel):
         self._base = blank_table(entry, params)
         self._base.know_param_types({param.name: () for param in params if not param.constexpr})
         self._tables: dict[Hashable, KernelTable] = {}
-        super().__init__(str(entry.words["name"]), [cast("Source", _Manifest(self._base))])
-        self._sources = ()
+        super().__init__(str(entry.words["name"]), [cast("Holder", _Manifest(self._base))])
+        self._holders = ()
 
     def __repr__(self) -> str:
         return f"Unbuilt({self.name!r})"
@@ -51,7 +51,7 @@ class Unbuilt(Kernel):
         del device
         return False
 
-    def _source_for(self, capability: int) -> NoReturn:
+    def _holder_for(self, capability: int) -> NoReturn:
         del capability
         raise NoMatchingVariantError("no bundle at hand holds this kernel", where=f"kernel {self.name}")
 

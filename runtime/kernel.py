@@ -18,7 +18,7 @@ from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call_facts import CallFacts
 from nojit.runtime.launch.constexprs import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
 from nojit.runtime.launch.core_facts import Facts, call_facts, is_dtype, placeholder
-from nojit.runtime.launch.images import Source, best_source, closest_source
+from nojit.runtime.launch.holders import Holder, best_holder, closest_holder
 from nojit.runtime.launch.plans import grid_error, make_plan, read_row
 from nojit.runtime.launch.rows_to_load import Only, check_only, rows_to_load
 from nojit.runtime.observe.events import emit, log
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["Choices", "Kernel", "Source", "Warmed"]
+__all__ = ["Choices", "Holder", "Kernel", "Warmed"]
 
 
 class Warmed(Record):
@@ -94,18 +94,18 @@ class Kernel(_core.Dispatcher):
     def __init__(
         self,
         name: str,
-        sources: Sequence[Source],
-        overrides: Mapping[Source, TuningSource] | None = None,
+        holders: Sequence[Holder],
+        overrides: Mapping[Holder, TuningSource] | None = None,
         *,
         batch_invariant: bool = False,
     ) -> None:
-        at_hand = sources[0] if len(sources) == 1 else _at_hand(sources)
+        at_hand = holders[0] if len(holders) == 1 else _at_hand(holders)
         table = at_hand.table(name)
-        self._sources = tuple(sources)
+        self._holders = tuple(holders)
         self._at_hand = (at_hand, table)
         self._overrides = dict(overrides or {})
         self._batch_invariant = batch_invariant
-        self._homes: dict[int, tuple[Source, KernelTable]] = {}
+        self._homes: dict[int, tuple[Holder, KernelTable]] = {}
         self._lookups: dict[int | ImageArch, Lookup] = {}
         self._params = table.params
         self._options = _option_names(table)
@@ -123,10 +123,10 @@ class Kernel(_core.Dispatcher):
         try:
             super().__init__(name, tuple(params), self._options, self._ids)
         except ValueError as error:
-            raise BundleError(str(error), where=self._sources[0].where(name)) from None
+            raise BundleError(str(error), where=self._holders[0].where(name)) from None
 
     def __repr__(self) -> str:
-        return f"Kernel({self.name!r}, {', '.join(str(source.image_arch) for source in self._sources)})"
+        return f"Kernel({self.name!r}, {', '.join(str(holder.image_arch) for holder in self._holders)})"
 
     def explain(self, /, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Explanation:
         """Explain which variant a call would run, and why each other one does not match. Launches and loads nothing.
@@ -142,10 +142,10 @@ class Kernel(_core.Dispatcher):
 
         there, facts = self._facts(*args, **kwargs)
         ordinal = there if device is None else device
-        source = self._source_for(self._capability(arch, ordinal))
-        table = self._table(source)
-        lookup = self._lookup(source, table, ordinal if arch is None else None)
-        return explain(table, self._call_facts(source, facts), lookup)
+        holder = self._holder_for(self._capability(arch, ordinal))
+        table = self._table(holder)
+        lookup = self._lookup(holder, table, ordinal if arch is None else None)
+        return explain(table, self._call_facts(holder, facts), lookup)
 
     def choices(self, /, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Choices:
         """Return every variant that can serve a call, best first, for a tuner to try. Launches and loads nothing.
@@ -163,8 +163,8 @@ class Kernel(_core.Dispatcher):
         from nojit.runtime.explain.explanation import choose  # noqa: PLC0415 - tuners ask
 
         there, facts = self._facts(*args, **kwargs)
-        source = self._source_for(self._capability(arch, there if device is None else device))
-        table, call = self._table(source), self._call_facts(source, facts)
+        holder = self._holder_for(self._capability(arch, there if device is None else device))
+        table, call = self._table(holder), self._call_facts(holder, facts)
         return Choices(table, choose(table, call).considered, _key_of(table, call))
 
     def warmup(self, /, *args: Any, grid: object = None, **kwargs: Any) -> Warmed:  # noqa: ARG002 - Triton's spelling
@@ -212,10 +212,10 @@ class Kernel(_core.Dispatcher):
     def load_variants(self, device: int | None, only: Only | None) -> int:
         """Load variants as `preload` does, but ignore names and values of `only` that no variant has."""
         ordinal = self._ordinal(device)
-        source, table = self._home(ordinal)
+        holder, table = self._home(ordinal)
         rows = rows_to_load(table, only)
         for row in rows:
-            source.images.load(table, row, ordinal, self._read(source, table, row))
+            holder.images.load(table, row, ordinal, self._read(holder, table, row))
         return len({table.columns["image"][row] for row in rows})
 
     def variants(self, device: int | None = None) -> KernelTable:
@@ -230,7 +230,7 @@ class Kernel(_core.Dispatcher):
     def fits(self, device: int | None = None) -> bool:
         """Return whether a bundle with this kernel runs on a device, by default the current one."""
         capability = _core.device_capability(self._ordinal(device))
-        return any(source.image_arch.runs_on(capability) for source in self._sources)
+        return any(holder.image_arch.runs_on(capability) for holder in self._holders)
 
     # attributes of Triton's functions and autotuners, for code written for them
 
@@ -274,8 +274,8 @@ class Kernel(_core.Dispatcher):
 
         if self._last is None:
             raise AttributeError(f"kernel {self.name} has no best_config: expected a launch before, got none")
-        source, row = self._last.payload
-        table = self._table(source)
+        holder, row = self._last.payload
+        table = self._table(holder)
         return config_of(table.configs[table.columns["config"][row]])
 
     def run(
@@ -302,14 +302,14 @@ class Kernel(_core.Dispatcher):
 
     def _prepare(self, device: int) -> _core.Spec:
         """Make the spec of a device that has none yet."""
-        source, table = self._or_miss(device, lambda: self._home(device))
+        holder, table = self._or_miss(device, lambda: self._home(device))
         ordering: Ordering | int | None = device
         if self._overrides or self._batch_invariant:
-            lookup = self._lookup(source, table, device)
+            lookup = self._lookup(holder, table, device)
             ordering = None if lookup is None or lookup.table is None else lookup.ordering(table)
         with self._lock:
             return _core.Spec(
-                table.handle(), len(self._options), self._ids, source.arch, ordering, source.where(self.name)
+                table.handle(), len(self._options), self._ids, holder.arch, ordering, holder.where(self.name)
             )
 
     def _refuse(self, device: int, facts: Facts) -> None:
@@ -319,11 +319,11 @@ class Kernel(_core.Dispatcher):
     def _best(self, device: int, facts: Facts) -> int:
         from nojit.runtime.explain.explanation import best  # noqa: PLC0415 - the core chooses
 
-        source, table = self._home(device)
-        call = call_facts(facts, table, source.arch)
+        holder, table = self._home(device)
+        call = call_facts(facts, table, holder.arch)
         # the reasons were given when the JIT ran the first call of this specialization
         explained = self._fallback is None or not self._fallback.knows(call)
-        return best(table, call, self._lookup(source, table, device), explained=explained)
+        return best(table, call, self._lookup(holder, table, device), explained=explained)
 
     def _or_miss(self, device: int, choose: Callable[[], T]) -> T:
         """Run a selection; if no variant matches, count the call as a miss."""
@@ -332,7 +332,7 @@ class Kernel(_core.Dispatcher):
             return choose()
         except NoMatchingVariantError as error:
             capability = _core.device_capability(device)
-            asked = [source.images.file.id for source in self._sources if source.image_arch.runs_on(capability)]
+            asked = [holder.images.file.id for holder in self._holders if holder.image_arch.runs_on(capability)]
             emit("miss", began_ns, bundle=",".join(asked), kernel=self.name, device=device, detail=error.what)
             raise
 
@@ -354,33 +354,33 @@ class Kernel(_core.Dispatcher):
     def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
         """Return the bundle, the variants and the facts that describe a missed call."""
         capability = _core.device_capability(device)
-        if any(source.image_arch.runs_on(capability) for source in self._sources):
-            source = self._source_for(capability)
+        if any(holder.image_arch.runs_on(capability) for holder in self._holders):
+            holder = self._holder_for(capability)
         else:
-            source = min(self._sources, key=lambda other: abs(other.image_arch.number - capability))
-        return source.images.file.index.name, self._table(source), self._call_facts(source, facts)
+            holder = min(self._holders, key=lambda other: abs(other.image_arch.number - capability))
+        return holder.images.file.index.name, self._table(holder), self._call_facts(holder, facts)
 
     def _plan_of(self, device: int, row: int) -> _core.Plan:
         """Return the plan of a row of a device's table; make it at the first call."""
-        source, table = self._home(device)
+        holder, table = self._home(device)
         began_ns, known = perf_counter_ns(), True
         with self._lock:
             plan = self._plans.get((device, row))
             if plan is None:
                 known = False
-                plan = self._plans[device, row] = self._plan(source, table, row, device)
+                plan = self._plans[device, row] = self._plan(holder, table, row, device)
         if not known:
             variant = partial(table.variant_id, row)
-            emit("plan", began_ns, bundle=source.images.file.id, kernel=self.name, variant=variant, device=device)
+            emit("plan", began_ns, bundle=holder.images.file.id, kernel=self.name, variant=variant, device=device)
         return plan
 
     def _note_hints(self, plan: _core.Plan, hint_set: int, facts: Facts) -> None:
         """Note the hints that a specialization misses, where a variant of its config has more than the one that serves it."""
         from nojit.runtime.explain.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
 
-        source, row = plan.payload
-        call = self._call_facts(source, facts)
-        note(self._table(source), row, hint_set, call, bundle=source.images.file.id, device=plan.device)
+        holder, row = plan.payload
+        call = self._call_facts(holder, facts)
+        note(self._table(holder), row, hint_set, call, bundle=holder.images.file.id, device=plan.device)
 
     def _constexpr_value(self, value: Any, name: str) -> Value:
         """Return what a bundle stores for a constexpr of a type that C does not know."""
@@ -410,23 +410,23 @@ class Kernel(_core.Dispatcher):
         raise ArgumentError(what, where=f"kernel {self.name}", argument=name)
 
     def _refuse_grid(self, plan: _core.Plan, dimension: int, facts: Facts) -> None:
-        source, row = plan.payload
-        raise grid_error(self._table(source), row, dimension, self._call_facts(source, facts))
+        holder, row = plan.payload
+        raise grid_error(self._table(holder), row, dimension, self._call_facts(holder, facts))
 
     # selection, outside of the fast path
 
-    def _home(self, device: int) -> tuple[Source, KernelTable]:
+    def _home(self, device: int) -> tuple[Holder, KernelTable]:
         """Return the bundle for a device and its variants; found once."""
         # checked every time: after a fork it raises, and a lock that was held in the parent is never released
         capability = _core.device_capability(device)
         home = self._homes.get(device)
         if home is None:
-            source = self._source_for(capability)
-            home = self._homes[device] = (source, self._table(source))
-            for other in self._sources:
-                if other is not source:
+            holder = self._holder_for(capability)
+            home = self._homes[device] = (holder, self._table(holder))
+            for other in self._holders:
+                if other is not holder:
                     fits = other.image_arch.runs_on(capability)
-                    reason = f"{source} fits better" if fits else f"the device is {spell_arch(capability)}"
+                    reason = f"{holder} fits better" if fits else f"the device is {spell_arch(capability)}"
                     log(10, f"passed over {other} kernel={self.name} device={device}: {reason}")
         return home
 
@@ -444,8 +444,8 @@ class Kernel(_core.Dispatcher):
             raise ArgumentError(what, got=typed(device), where=f"kernel {self.name}", argument="device")
         return device
 
-    def _source_for(self, capability: int) -> Source:
-        return closest_source(self._sources, capability, self.name)
+    def _holder_for(self, capability: int) -> Holder:
+        return closest_holder(self._holders, capability, self.name)
 
     def _capability(self, arch: str | None, device: int | None) -> int:
         if arch is not None:
@@ -455,57 +455,57 @@ class Kernel(_core.Dispatcher):
             except ValueError:
                 what = "expected an arch such as sm_90 or gfx942"
                 raise ArgumentError(what, got=repr(arch), where=f"kernel {self.name}", argument="arch") from None
-        if device is None and len(self._sources) == 1:
-            return self._sources[0].image_arch.number
+        if device is None and len(self._holders) == 1:
+            return self._holders[0].image_arch.number
         return _core.device_capability(self._ordinal(device))
 
-    def _table(self, source: Source) -> KernelTable:
+    def _table(self, holder: Holder) -> KernelTable:
         at_hand, table = self._at_hand
-        if source is at_hand:
+        if holder is at_hand:
             return table
-        table = source.table(self.name)
+        table = holder.table(self.name)
         if table.params != self._params:
             raise BundleError(
                 f"expected kernel {self.name} to have the same params in every bundle; rebuild the bundles",
-                got=f"others in {source}",
-                where=str(self._sources[0]),
+                got=f"others in {holder}",
+                where=str(self._holders[0]),
             )
         return table
 
-    def _lookup(self, source: Source, table: KernelTable, device: int | None) -> Lookup | None:
+    def _lookup(self, holder: Holder, table: KernelTable, device: int | None) -> Lookup | None:
         """Return the kernel's tuning for a device; without a device, for the first measured one."""
-        place = source.image_arch if device is None else device
+        place = holder.image_arch if device is None else device
         known, tuning = self._lookups.get(place), table.tuning
         if known is not None or (tuning is None and not self._overrides and not self._batch_invariant):
             return known
-        origins: Sequence[str] = [source.images.file.path] * (len(tuning.tables) if tuning else 0)
-        if self._overrides and (override := self._overrides.get(source)):
+        origins: Sequence[str] = [holder.images.file.path] * (len(tuning.tables) if tuning else 0)
+        if self._overrides and (override := self._overrides.get(holder)):
             tuning, origins = override.tuning, override.origins
         if self._batch_invariant:
             from nojit.runtime.tuning.invariance import settled  # noqa: PLC0415 - seldom asked for
 
-            tuning = settled(tuning, table, spell_arch(source.arch))
-            origins = origins or [source.images.file.path]
+            tuning = settled(tuning, table, spell_arch(holder.arch))
+            origins = origins or [holder.images.file.path]
         if tuning is None:
             return None
         return self._lookups.setdefault(place, lookup_of(tuning, table, origins, device))
 
-    def _call_facts(self, source: Source, facts: Facts) -> CallFacts:
-        return call_facts(facts, self._table(source), source.arch)
+    def _call_facts(self, holder: Holder, facts: Facts) -> CallFacts:
+        return call_facts(facts, self._table(holder), holder.arch)
 
-    def _plan(self, source: Source, table: KernelTable, row: int, device: int) -> _core.Plan:
-        return make_plan(source, table, row, device, self._read(source, table, row))
+    def _plan(self, holder: Holder, table: KernelTable, row: int, device: int) -> _core.Plan:
+        return make_plan(holder, table, row, device, self._read(holder, table, row))
 
-    def _read(self, source: Source, table: KernelTable, row: int) -> _core.Row:
-        return read_row(source, table, row, arguments=len(self._params) + len(self._options), ids=self._ids)
+    def _read(self, holder: Holder, table: KernelTable, row: int) -> _core.Row:
+        return read_row(holder, table, row, arguments=len(self._params) + len(self._options), ids=self._ids)
 
 
-def _at_hand(sources: Sequence[Source]) -> Source:
-    """Return the source that a first launch will probably read, so that only one is read; all have the same params."""
+def _at_hand(holders: Sequence[Holder]) -> Holder:
+    """Return the holder that a first launch will probably read, so that only one is read; all have the same params."""
     capability = _core.running_capability()
     if not capability:
-        return sources[0]
-    return best_source(sources, capability) or sources[0]
+        return holders[0]
+    return best_holder(holders, capability) or holders[0]
 
 
 def _option_names(table: KernelTable) -> tuple[str, ...]:

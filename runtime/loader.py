@@ -15,7 +15,7 @@ from nojit.runtime import _core
 from nojit.runtime.bundle.file import BundleFile, no_attachment
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, counted, nearest_or_few, typed
-from nojit.runtime.kernel import Kernel, Source
+from nojit.runtime.kernel import Holder, Kernel
 from nojit.runtime.launch.images import Images
 from nojit.runtime.launch.rows_to_load import Only, check_only
 from nojit.runtime.observe.events import emit, log
@@ -139,7 +139,7 @@ class Bundle:
             twins = os.environ.get("NOJIT_DEBUG_INFO")
             if twins:
                 self.files = _with_twins(self.files, twins, accept)
-            self._sources, beaten = _merge(self.files, first_wins=first_wins)
+            self._holders, beaten = _merge(self.files, first_wins=first_wins)
             for file, reason in older:
                 log(30, f"passed over {file}: {reason}")
             for file, reason in beaten:
@@ -147,7 +147,7 @@ class Bundle:
             self.passed_over = older + beaten
             self._batch_invariant = os.environ.get("NOJIT_BATCH_INVARIANT") is not None and _batch_invariant()
             places = os.environ.get("NOJIT_TUNING")
-            self._overrides = _overrides(places, self._sources) if places else {}
+            self._overrides = _overrides(places, self._holders) if places else {}
         except BaseException:
             self.close()
             for one in given:
@@ -163,7 +163,7 @@ class Bundle:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels, sorted."""
-        return tuple(self._sources)
+        return tuple(self._holders)
 
     def kernel(self, name: str) -> Kernel:
         """Return a kernel; the same object each time.
@@ -178,25 +178,25 @@ class Bundle:
         with self._lock:
             kernel = self._kernels.get(name)
             if kernel is None:
-                sources, overrides = self.sources(name), self._overrides.get(name)
-                made = Kernel(name, sources, overrides, batch_invariant=self._batch_invariant)
+                holders, overrides = self.holders(name), self._overrides.get(name)
+                made = Kernel(name, holders, overrides, batch_invariant=self._batch_invariant)
                 kernel = self._kernels.setdefault(name, made)
         return kernel
 
-    def sources(self, name: str) -> tuple[Source, ...]:
+    def holders(self, name: str) -> tuple[Holder, ...]:
         """Return the files that hold a kernel, each for another arch.
 
         Raises:
             KernelNotFoundError: no file holds the kernel.
         """
-        sources = self._sources.get(name)
-        if sources is None:
+        holders = self._holders.get(name)
+        if holders is None:
             where = ", ".join(file.path for file in self.files)
             near = nearest_or_few(name, self.kernels)
             raise KernelNotFoundError(
-                f"expected one of {counted(len(self._sources), 'kernel')}", got=f"{name!r}{near}", where=where
+                f"expected one of {counted(len(self._holders), 'kernel')}", got=f"{name!r}{near}", where=where
             )
-        return sources
+        return holders
 
     @property
     def attachments(self) -> tuple[str, ...]:
@@ -267,7 +267,7 @@ class Bundle:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Bundle({counted(len(self._sources), 'kernel')} in {', '.join(file.path for file in self.files)})"
+        return f"Bundle({counted(len(self._holders), 'kernel')} in {', '.join(file.path for file in self.files)})"
 
 
 def _open(place: str | os.PathLike[str] | BundleFile, accept: Accept | None) -> BundleFile:
@@ -324,42 +324,42 @@ def _batch_invariant() -> bool:
     return is_batch_invariant()
 
 
-def _overrides(places: str, sources: Mapping[str, Sequence[Source]]) -> dict[str, dict[Source, TuningSource]]:
+def _overrides(places: str, holders: Mapping[str, Sequence[Holder]]) -> dict[str, dict[Holder, TuningSource]]:
     """Read the tuned tables of ``NOJIT_TUNING``, which replace the bundles' own; return them by kernel and file."""
     from nojit.runtime.tuning.overrides import override_of, read_overrides  # noqa: PLC0415 - seldom set
 
-    overrides: dict[str, dict[Source, TuningSource]] = {}
+    overrides: dict[str, dict[Holder, TuningSource]] = {}
     for kernel, tuned in read_overrides(places).items():
-        for source in sources.get(kernel, ()):
-            override = override_of(tuned, source.table(kernel), source.images.file.index.target.arch)
+        for holder in holders.get(kernel, ()):
+            override = override_of(tuned, holder.table(kernel), holder.images.file.index.target.arch)
             if override is not None:
-                overrides.setdefault(kernel, {})[source] = override
+                overrides.setdefault(kernel, {})[holder] = override
     return overrides
 
 
 def _merge(
     files: tuple[BundleFile, ...], *, first_wins: bool
-) -> tuple[dict[str, tuple[Source, ...]], tuple[tuple[str, str], ...]]:
-    """List the sources of each kernel by its name, and the files with kernels that an earlier file provides, with reasons."""
-    sources: dict[str, tuple[Source, ...]] = {}
+) -> tuple[dict[str, tuple[Holder, ...]], tuple[tuple[str, str], ...]]:
+    """List the holders of each kernel by its name, and the files with kernels that an earlier file provides, with reasons."""
+    holders: dict[str, tuple[Holder, ...]] = {}
     # by unused file and the file that is used instead
     beaten: dict[tuple[str, str], list[str]] = {}
     for file in files:
-        source = Source.of(Images(file))
+        holder = Holder.of(Images(file))
         # one object for all kernels: the garbage collector should have few objects to count before a first launch
-        alone = (source,)
+        alone = (holder,)
         for kernel in file.kernels:
-            known = sources.get(kernel)
+            known = holders.get(kernel)
             if known is None:
-                sources[kernel] = alone
+                holders[kernel] = alone
                 continue
-            rival = next((other for other in known if other.image_arch == source.image_arch), None)
+            rival = next((other for other in known if other.image_arch == holder.image_arch), None)
             if rival is None:
-                sources[kernel] = (*known, source)
+                holders[kernel] = (*known, holder)
             elif first_wins:
                 beaten.setdefault((file.path, rival.images.file.path), []).append(kernel)
             else:
-                what = f"expected one bundle with kernel {kernel} for {source.image_arch}; move the other elsewhere"
+                what = f"expected one bundle with kernel {kernel} for {holder.image_arch}; move the other elsewhere"
                 raise BundleError(what, got=f"{rival.images.file.path} and {file.path}")
     passed_over = tuple([(path, f"{', '.join(names)} of {used} comes first") for (path, used), names in beaten.items()])
-    return sources if len(files) == 1 else dict(sorted(sources.items())), passed_over
+    return holders if len(files) == 1 else dict(sorted(holders.items())), passed_over

@@ -7,7 +7,7 @@ from nojit.runtime.errors import ArgumentError, BundleError, typed
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call_facts import Argument, CallFacts, expression_value
 from nojit.runtime.launch.constexprs import row_constexprs, row_names
-from nojit.runtime.launch.images import Source
+from nojit.runtime.launch.holders import Holder
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import Value
 
@@ -25,11 +25,11 @@ class _Label(Record):
         return f"{self.table.variant_id(self.row)} ({self.table.label(self.row)}) of bundle {self.bundle}"
 
 
-def read_row(source: Source, table: KernelTable, row: int, *, arguments: int, ids: _core.Ids) -> _core.Row:
+def read_row(holder: Holder, table: KernelTable, row: int, *, arguments: int, ids: _core.Ids) -> _core.Row:
     """Have the engine read and check what a row says to a plan.
 
     Args:
-        source: where the row's image is.
+        holder: where the row's image is.
         table: the kernel's variants there.
         row: one of them.
         arguments: how many a call has, params and options together.
@@ -38,14 +38,14 @@ def read_row(source: Source, table: KernelTable, row: int, *, arguments: int, id
     Raises:
         BundleError: it is not what was built, or more than the engine takes.
     """
-    return _core.Row(table.handle(), row, ids, source.arch, arguments, source.where(table.kernel))
+    return _core.Row(table.handle(), row, ids, holder.arch, arguments, holder.where(table.kernel))
 
 
-def make_plan(source: Source, table: KernelTable, row: int, device: int, read: _core.Row) -> _core.Plan:
+def make_plan(holder: Holder, table: KernelTable, row: int, device: int, read: _core.Row) -> _core.Plan:
     """Load a row's image for a device, and make its plan.
 
     Args:
-        source: where the image is.
+        holder: where the image is.
         table: the kernel's variants there.
         row: one of them.
         device: the ordinal.
@@ -55,18 +55,18 @@ def make_plan(source: Source, table: KernelTable, row: int, device: int, read: _
         BundleError: the image, or what the table says of it, is not what was built, or more than the engine takes.
         DriverError: the driver refuses it.
     """
-    function = source.images.function(table, row, device, read)
+    function = holder.images.function(table, row, device, read)
     try:
         return _core.Plan(
-            label=_Label(table, row, source.images.file.id),
+            label=_Label(table, row, holder.images.file.id),
             function=function,
             device=device,
             row=read,
             meta=row_constexprs(table, row),
-            payload=(source, row),
+            payload=(holder, row),
         )
     except ValueError as error:
-        raise BundleError(str(error), where=source.where(table.kernel)) from None
+        raise BundleError(str(error), where=holder.where(table.kernel)) from None
 
 
 def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) -> ArgumentError:

@@ -11,7 +11,7 @@ from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.launch.core_facts import Facts
-from nojit.runtime.launch.images import Source
+from nojit.runtime.launch.holders import Holder
 from nojit.runtime.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.observe.events import emit
 from nojit.runtime.recording.closure import drift_of
@@ -28,13 +28,13 @@ class ServedKernel(Kernel):
 
     Args:
         name: name in the bundle.
-        sources: the bundle files that hold the kernel.
+        holders: the bundle files that hold the kernel.
         origin: the function that it was built from.
         prepare: called once with each device, before the first launch there.
     """
 
-    def __init__(self, name: str, sources: Sequence[Source], origin: Origin, prepare: Callable[[int], None]) -> None:
-        super().__init__(name, sources)
+    def __init__(self, name: str, holders: Sequence[Holder], origin: Origin, prepare: Callable[[int], None]) -> None:
+        super().__init__(name, holders)
         self._origin = origin
         self._prepare_device = prepare
         # by id, with the function itself, so that no other gets its id
@@ -43,7 +43,7 @@ class ServedKernel(Kernel):
     @property
     def bundle(self) -> str:
         """Ids of the bundles, separated by commas."""
-        return ",".join(source.images.file.id for source in self._sources)
+        return ",".join(holder.images.file.id for holder in self._holders)
 
     def missed(self, what: str, *, got: str = "", device: int = -1) -> NoMatchingVariantError:
         """Count a call that nothing serves, and return its error."""
@@ -76,8 +76,8 @@ class ServedKernel(Kernel):
 
     def _plan_of(self, device: int, row: int) -> _core.Plan:
         if (device, row) not in self._plans:
-            source, table = self._home(device)
-            if not source.images.is_loaded(table, row, device):
+            holder, table = self._home(device)
+            if not holder.images.is_loaded(table, row, device):
                 warn_of_capture(f"kernel {self.name} is")
         plan = super()._plan_of(device, row)
         if plan.result is None:

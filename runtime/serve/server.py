@@ -117,8 +117,8 @@ class Server:
         key = (id(known.bundle), known.origin.kernel)
         kernel = self._kernels.get(key)
         if kernel is None:
-            sources = known.bundle.sources(known.origin.kernel)
-            made = ServedKernel(known.origin.kernel, sources, known.origin, self._prepare)
+            holders = known.bundle.holders(known.origin.kernel)
+            made = ServedKernel(known.origin.kernel, holders, known.origin, self._prepare)
             kernel = self._kernels[key] = made
         return kernel
 

@@ -244,7 +244,7 @@ class Exerciser:
     def _call(self, handle: Kernel) -> None:
         chance = self._chance
         table = handle._at_hand[1]
-        arch = handle._sources[0].image_arch.number
+        arch = handle._holders[0].image_arch.number
         device = DEVICES.index(arch) if arch in DEVICES else 0
         # of a call without a tensor, the current device is meant
         self._driver.make_current(device)

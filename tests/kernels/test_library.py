@@ -142,7 +142,7 @@ def fill(package, *names: str, arch: str = "sm_90a"):
 
 
 def files_of(name: str) -> list[str]:
-    return [source.images.file.path for source in library._from_bundles(name)._sources]
+    return [holder.images.file.path for holder in library._from_bundles(name)._holders]
 
 
 def test_a_foreign_wheel_takes_no_kernel_of_the_library(site, monkeypatch, tmp_path):
