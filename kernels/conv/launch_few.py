@@ -33,7 +33,7 @@ GAIN: Final = 0.75
 """Taps of a row are unfolded together if that shortens K to at most this fraction."""
 
 
-class Source(NamedTuple):
+class Gathered(NamedTuple):
     """An input as the kernel reads it: channels in vectors of 8, and the map from positions of the result along the width."""
 
     vectors: int
@@ -60,7 +60,7 @@ def launch_few(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tenso
     if one.c_len % VECTOR == 0 and is_described(x):
         outer, _, _, row, pixel = (stride // VECTOR for stride in strides_of(x))
         along = own.source[2], (outer, row, pixel), own.taps[2], own.mul[2], own.step[2], own.start[2]
-        source = Source(one.c_len // VECTOR, *along)
+        source = Gathered(one.c_len // VECTOR, *along)
         served = _spans(source, one)
         if served:
             _launch(recording, one, source, x, _weight_of(recording, w), bias, out)
@@ -114,20 +114,20 @@ def _is_served(one: Sum, x: Tensor, out: Tensor) -> bool:
     return max(*own.source, *far, *reach) < FAR
 
 
-def _unfolded(one: Sum) -> tuple[Source, int]:
+def _unfolded(one: Sum) -> tuple[Gathered, int]:
     """Return the input after `conv_unfold`, and how many taps of a row it unfolds together: all of them or one."""
     own = one.sweep
     taps = own.taps[2]
     each, all_taps = -(-one.c_len // VECTOR), -(-one.c_len * taps // VECTOR)
     if taps == 1 or all_taps <= GAIN * taps * each:
         width = own.out[2]
-        return Source(all_taps, width, (own.source[1] * width * all_taps, width * all_taps, all_taps), 1, 1, 1, 0), taps
+        return Gathered(all_taps, width, (own.source[1] * width * all_taps, width * all_taps, all_taps), 1, 1, 1, 0), taps
     width = own.source[2]
     strides = (own.source[1] * width * each, width * each, each)
-    return Source(each, width, strides, taps, own.mul[2], own.step[2], own.start[2]), 1
+    return Gathered(each, width, strides, taps, own.mul[2], own.step[2], own.start[2]), 1
 
 
-def _spans(source: Source, one: Sum) -> bool:
+def _spans(source: Gathered, one: Sum) -> bool:
     """Return whether offsets from tap to tap, and the weight's rows, fit the kernel's 32-bit numbers."""
     own = one.sweep
     down = abs(own.step[1]) * (own.taps[1] - 1) * source.strides[1]
@@ -151,7 +151,7 @@ def _weight_of(recording: Recording, w: Tensor) -> Tensor:
 
 
 def _launch(
-    recording: Recording, one: Sum, source: Source, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
+    recording: Recording, one: Sum, source: Gathered, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
 ) -> None:
     """Launch the kernel, with split-K where it pays. `x` and `w` are stored as `source` says.
 
