@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator
 
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, Descriptor, Document, parse_document
-from nojit.aot.oci.endpoints import Source
+from nojit.aot.oci.endpoints import ReleaseSource
 from nojit.aot.oci.reasons import refusal
 
 __all__ = ["checked", "checked_document", "other_digest", "read_whole"]
@@ -64,7 +64,7 @@ def checked_document(raw: bytes, media_type: str, digest: str, where: str) -> Do
     return document
 
 
-def read_whole(source: Source, blob: Descriptor, most: int) -> bytes:
+def read_whole(source: ReleaseSource, blob: Descriptor, most: int) -> bytes:
     """Return a small content.
 
     Args:

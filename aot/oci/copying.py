@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from nojit.aot.oci.documents import Descriptor, Document
-from nojit.aot.oci.endpoints import Source, Target
+from nojit.aot.oci.endpoints import ReleaseSource, ReleaseTarget
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import Release
 
@@ -29,7 +29,7 @@ class Copied:
 
 
 def copy_release(
-    release: Release, source: Source, target: Target, tag: str, tell: Callable[[str, int, bool], None]
+    release: Release, source: ReleaseSource, target: ReleaseTarget, tag: str, tell: Callable[[str, int, bool], None]
 ) -> Copied:
     """Copy a release with everything that refers to it. The tag comes last, so that it never names half a release.
 
@@ -61,7 +61,7 @@ def copy_release(
     return Copied(copying.sent_bytes, copying.total_bytes, copying.statements)
 
 
-def read_listed(source: Source, listed: Descriptor) -> Document:
+def read_listed(source: ReleaseSource, listed: Descriptor) -> Document:
     """Return a manifest that a document lists.
 
     Raises:
@@ -77,7 +77,7 @@ def read_listed(source: Source, listed: Descriptor) -> Document:
 class _Copying:
     """Copies manifests with their contents, and counts."""
 
-    def __init__(self, source: Source, target: Target) -> None:
+    def __init__(self, source: ReleaseSource, target: ReleaseTarget) -> None:
         self._source, self._target = source, target
         self.copied: set[str] = set()
         self.sent_bytes = self.total_bytes = self.statements = 0

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from nojit.aot.oci.documents import Descriptor, Document
 from nojit.aot.oci.tries import Limits
 
-__all__ = ["Content", "Source", "Target"]
+__all__ = ["Content", "ReleaseSource", "ReleaseTarget"]
 
 
 class Content(NamedTuple):
@@ -20,7 +20,7 @@ class Content(NamedTuple):
     chunks: Generator[bytes]
 
 
-class Source(Protocol):
+class ReleaseSource(Protocol):
     """A place to read releases from."""
 
     @property
@@ -57,13 +57,13 @@ class Source(Protocol):
         """
 
 
-class Target(Source, Protocol):
+class ReleaseTarget(ReleaseSource, Protocol):
     """A place to write releases to. Each content is there as a whole or not at all."""
 
     def writing(self) -> AbstractContextManager[None]:
         """Keep other processes of this machine from writing to the place until the ``with`` block ends."""
 
-    def write(self, blob: Descriptor, source: Source) -> bool:
+    def write(self, blob: Descriptor, source: ReleaseSource) -> bool:
         """Write a content unless it is there; return whether it was written.
 
         Raises:

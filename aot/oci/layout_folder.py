@@ -17,7 +17,7 @@ from typing import Final
 from nojit.aot.base.files import write_file
 from nojit.aot.oci.checks import checked, checked_document
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, INDEX, Descriptor, Document, encode
-from nojit.aot.oci.endpoints import Content, Source
+from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.staging import Staging, disk_errors, locked
 from nojit.aot.oci.tries import Limits
@@ -63,7 +63,7 @@ class LayoutFolder:
         return found
 
     def read_document(self, reference: str) -> Document | None:
-        """Return a manifest or index; see `Source`."""
+        """Return a manifest or index; see `ReleaseSource`."""
         digest = reference
         if not reference.startswith("sha256:"):
             named = [each for each in self._listed() if each.annotations.get(_TAG) == reference]
@@ -80,7 +80,7 @@ class LayoutFolder:
         return checked_document(raw, "", digest, str(path))
 
     def read(self, blob: Descriptor, start: int) -> Content:
-        """Return a content's bytes; see `Source`."""
+        """Return a content's bytes; see `ReleaseSource`."""
         path = self._path(blob.digest)
 
         def chunks() -> Generator[bytes]:
@@ -95,7 +95,7 @@ class LayoutFolder:
         return Content(start, chunks())
 
     def referrers(self, digest: str) -> Sequence[Descriptor]:
-        """Return the manifests that refer to a manifest; see `Source`."""
+        """Return the manifests that refer to a manifest; see `ReleaseSource`."""
         found = []
         for each in self._listed():
             document = self.read_document(each.digest)
@@ -105,7 +105,7 @@ class LayoutFolder:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Lock the folder, after creating the layout if the folder is empty or missing; see `Target`."""
+        """Lock the folder, after creating the layout if the folder is empty or missing; see `ReleaseTarget`."""
         with locked(self.path):
             mark = self.path / _MARK
             if not mark.is_file():
@@ -120,8 +120,8 @@ class LayoutFolder:
             yield
             self._staging.clear()
 
-    def write(self, blob: Descriptor, source: Source) -> bool:
-        """Copy a content into the folder unless it is there; see `Target`."""
+    def write(self, blob: Descriptor, source: ReleaseSource) -> bool:
+        """Copy a content into the folder unless it is there; see `ReleaseTarget`."""
         path = self._path(blob.digest)
         if path.is_file():
             with contextlib.suppress(RegistryError):
@@ -137,7 +137,7 @@ class LayoutFolder:
         return True
 
     def write_document(self, document: Document, tag: str = "") -> None:
-        """Write a manifest or an index, and list it if it has a tag or a subject; see `Target`."""
+        """Write a manifest or an index, and list it if it has a tag or a subject; see `ReleaseTarget`."""
         descriptor = document.descriptor
         _write(self._path(descriptor.digest), document.raw)
         if not tag and document.subject is None and document.media_type != INDEX:

@@ -16,7 +16,7 @@ from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.oci.checks import read_whole
 from nojit.aot.oci.copying import read_listed
 from nojit.aot.oci.documents import Descriptor
-from nojit.aot.oci.endpoints import Source
+from nojit.aot.oci.endpoints import ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import BUNDLE, SIGNED, STATEMENT, Offer
 from nojit.aot.oci.staging import Staging, disk_errors, locked
@@ -72,7 +72,7 @@ class _Staged:
 
 
 def receive(
-    source: Source,
+    source: ReleaseSource,
     offers: Sequence[Offer],
     folder: Path,
     trusted: TrustedKeys | None,
@@ -126,7 +126,7 @@ def _tidied(staging: Staging) -> Iterator[Staging]:
     staging.clear()
 
 
-def _layer(source: Source, offer: Offer) -> Descriptor:
+def _layer(source: ReleaseSource, offer: Offer) -> Descriptor:
     """Return the descriptor of a bundle's file."""
     layers = [each for each in read_listed(source, offer.manifest).layers if each.media_type == BUNDLE]
     if len(layers) != 1:
@@ -146,7 +146,9 @@ def _is_there(path: Path, layer: Descriptor) -> bool:
     return hasher.hexdigest() == layer.hex
 
 
-def _stage(source: Source, offer: Offer, layer: Descriptor, staging: Staging, trusted: TrustedKeys | None) -> _Staged:
+def _stage(
+    source: ReleaseSource, offer: Offer, layer: Descriptor, staging: Staging, trusted: TrustedKeys | None
+) -> _Staged:
     """Return a verified bundle with its statements, in a folder of its own inside the hidden folder."""
     there = staging.folder / offer.file_name
     up_to_date = _is_there(there, layer)
@@ -190,7 +192,7 @@ def _stage(source: Source, offer: Offer, layer: Descriptor, staging: Staging, tr
     return _Staged((*beside, bundle), received)
 
 
-def _compare(offer: Offer, bundle: VerifiedBundle, source: Source) -> None:
+def _compare(offer: Offer, bundle: VerifiedBundle, source: ReleaseSource) -> None:
     """Compare a bundle with its description in the release."""
     index = bundle.index
     said = (offer.name, offer.version, offer.arch, offer.image_arch, offer.min_driver, offer.digest)
@@ -201,7 +203,7 @@ def _compare(offer: Offer, bundle: VerifiedBundle, source: Source) -> None:
             raise refusal("digest", what, got=str(other), where=f"{source.url} {offer.file_name}")
 
 
-def _statements(source: Source, offer: Offer) -> tuple[list[bytes], list[bytes]]:
+def _statements(source: ReleaseSource, offer: Offer) -> tuple[list[bytes], list[bytes]]:
     """Return the unsigned and the signed statements that refer to a bundle."""
     found: dict[str, list[bytes]] = {STATEMENT: [], SIGNED: []}
     referrers = [each for each in source.referrers(offer.manifest.digest) if each.artifact_type in found]

@@ -34,7 +34,7 @@ from nojit.aot.oci.documents import (
     digest_of,
     encode,
 )
-from nojit.aot.oci.endpoints import Content, Source
+from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.tries import Limits
 from nojit.aot.trust.shipped_bundles import VerifiedBundle
@@ -115,7 +115,7 @@ class Release:
         return self.document.descriptor.digest
 
 
-def read_release(source: Source, reference: str, where: str) -> Release:
+def read_release(source: ReleaseSource, reference: str, where: str) -> Release:
     """Return the release with a tag or digest.
 
     Args:
@@ -292,7 +292,7 @@ class LocalRelease:
         return "this machine"
 
     def read_document(self, reference: str) -> Document | None:
-        """Return a manifest or index; see `Source`."""
+        """Return a manifest or index; see `ReleaseSource`."""
         return {each.descriptor.digest: each for each in self._documents()}.get(reference)
 
     def _documents(self) -> Iterable[Document]:
@@ -302,14 +302,14 @@ class LocalRelease:
             yield from (document for document, _ in bundle.statements)
 
     def read(self, blob: Descriptor, start: int) -> Content:
-        """Return a content's bytes; see `Source`."""
+        """Return a content's bytes; see `ReleaseSource`."""
         content = self._contents.get(blob.digest)
         if content is not None:
             return Content(start, (part for part in (content[start:],)))
         return Content(start, _read_file(self._files[blob.digest], start))
 
     def referrers(self, digest: str) -> Sequence[Descriptor]:
-        """Return the manifests that refer to a manifest; see `Source`."""
+        """Return the manifests that refer to a manifest; see `ReleaseSource`."""
         return [
             document.descriptor
             for bundle in self.bundles

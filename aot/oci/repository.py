@@ -22,7 +22,7 @@ from nojit.aot.oci.documents import (
     encode,
     parse_document,
 )
-from nojit.aot.oci.endpoints import Content, Source
+from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.tries import Limits, Tries
 from nojit.runtime.errors import RegistryError
@@ -64,7 +64,7 @@ class Repository:
         return self._where
 
     def read_document(self, reference: str) -> Document | None:
-        """Return a manifest or index; see `Source`."""
+        """Return a manifest or index; see `ReleaseSource`."""
         answer = self._ask_manifest("GET", reference, "send a manifest")
         if answer.status == 404:
             return None
@@ -75,7 +75,7 @@ class Repository:
         return checked_document(answer.content, media_type, digest, f"{self._where} {reference}")
 
     def read(self, blob: Descriptor, start: int) -> Content:
-        """Return a content's bytes; see `Source`."""
+        """Return a content's bytes; see `ReleaseSource`."""
         headers = {"Range": f"bytes={start}-"} if start else {}
         where = f"{self._where} {blob.digest}"
         answer = self._client.send(
@@ -100,7 +100,7 @@ class Repository:
         raise refusal("failed", "expected a whole content", got=answer.words, where=where)
 
     def referrers(self, digest: str) -> Sequence[Descriptor]:
-        """Return the manifests that refer to a manifest; see `Source`."""
+        """Return the manifests that refer to a manifest; see `ReleaseSource`."""
         found: dict[str, Descriptor] = {}
         url = f"referrers/{digest}"
         for _ in range(_PAGES_MAX):
@@ -134,8 +134,8 @@ class Repository:
         """Do nothing: a registry stores contents whole."""
         yield
 
-    def write(self, blob: Descriptor, source: Source) -> bool:
-        """Upload a content unless it is there; see `Target`."""
+    def write(self, blob: Descriptor, source: ReleaseSource) -> bool:
+        """Upload a content unless it is there; see `ReleaseTarget`."""
         if blob.digest in self._written or self._has(blob):
             self._written.add(blob.digest)
             return False
@@ -159,7 +159,7 @@ class Repository:
         )
         return answer.status == 200
 
-    def _upload(self, blob: Descriptor, source: Source) -> None:
+    def _upload(self, blob: Descriptor, source: ReleaseSource) -> None:
         begun = self._client.send("POST", "blobs/uploads/", want={202}, doing="accept an upload", where=self._where)
         place = begun.headers.get("Location", "")
         if not place:
@@ -180,7 +180,7 @@ class Repository:
         )
 
     def write_document(self, document: Document, tag: str = "") -> None:
-        """Upload a manifest or an index unless it is there; see `Target`."""
+        """Upload a manifest or an index unless it is there; see `ReleaseTarget`."""
         digest, subject = document.descriptor.digest, document.subject
         # some registries refuse to replace a tag, even by the same manifest
         if self._holds(tag or digest, digest) and (subject is None or self._lists(subject.digest, digest)):

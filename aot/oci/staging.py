@@ -14,7 +14,7 @@ from typing import IO, Final
 from nojit.aot.base.files import check_folder
 from nojit.aot.oci.checks import other_digest
 from nojit.aot.oci.documents import Descriptor
-from nojit.aot.oci.endpoints import Source
+from nojit.aot.oci.endpoints import ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.tries import Tries
 from nojit.runtime.errors import PackageError, RegistryError, worded
@@ -103,7 +103,7 @@ class Staging:
         sizes = [path.stat().st_size for path in (self._whole(blob), self._part(blob)) if path.is_file()]
         return max(sizes, default=0)
 
-    def fetch(self, source: Source, blob: Descriptor) -> Path:
+    def fetch(self, source: ReleaseSource, blob: Descriptor) -> Path:
         """Return the path of a content in the hidden folder, after reading what is missing and comparing the digest.
 
         Args:
@@ -151,7 +151,7 @@ class Staging:
 class _Fetching:
     """Reads one content, and appends it to a file."""
 
-    def __init__(self, source: Source, blob: Descriptor, file: IO[bytes], folder: Path) -> None:
+    def __init__(self, source: ReleaseSource, blob: Descriptor, file: IO[bytes], folder: Path) -> None:
         self._source, self._blob, self._file, self._folder = source, blob, file, folder
         self._hasher = hashlib.sha256()
         self._position = 0

@@ -121,7 +121,9 @@ def _unfolded(one: Sum) -> tuple[Gathered, int]:
     each, all_taps = -(-one.c_len // VECTOR), -(-one.c_len * taps // VECTOR)
     if taps == 1 or all_taps <= GAIN * taps * each:
         width = own.out[2]
-        return Gathered(all_taps, width, (own.source[1] * width * all_taps, width * all_taps, all_taps), 1, 1, 1, 0), taps
+        return Gathered(
+            all_taps, width, (own.source[1] * width * all_taps, width * all_taps, all_taps), 1, 1, 1, 0
+        ), taps
     width = own.source[2]
     strides = (own.source[1] * width * each, width * each, each)
     return Gathered(each, width, strides, taps, own.mul[2], own.step[2], own.start[2]), 1

@@ -9,7 +9,7 @@ from nojit.aot.cli.console import Output, output_options
 from nojit.aot.cli.options.registries import TAG_NAME, copy_to, insecure_option, open_repository
 from nojit.aot.cli.shipping import read_newest, tell_changes, tell_unsigned
 from nojit.aot.oci.address import SCHEME, TAG, Address, parse_address
-from nojit.aot.oci.endpoints import Source
+from nojit.aot.oci.endpoints import ReleaseSource
 from nojit.aot.oci.layout_folder import LayoutFolder
 from nojit.aot.oci.release import LocalRelease, Release, open_release, read_release, ship
 
@@ -40,7 +40,7 @@ def command(out: Output, words: tuple[str, ...], tag: str, insecure: bool) -> No
     bundles = []
     if addresses:
         address = _address(addresses[0])
-        source: Source = open_repository(address, insecure=insecure)
+        source: ReleaseSource = open_repository(address, insecure=insecure)
         release, tag = read_release(source, address.reference, str(address)), tag or address.tag
     else:
         bundles = read_newest(out, [Path(word) for word in sources])

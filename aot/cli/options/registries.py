@@ -19,7 +19,7 @@ from nojit.aot.oci.bundle_choice import ALL, NATIVE, for_arch, for_devices, too_
 from nojit.aot.oci.client import Client
 from nojit.aot.oci.copying import copy_release
 from nojit.aot.oci.credentials import find_credentials
-from nojit.aot.oci.endpoints import Source, Target
+from nojit.aot.oci.endpoints import ReleaseSource, ReleaseTarget
 from nojit.aot.oci.layout_folder import LayoutFolder
 from nojit.aot.oci.pull import Received, receive
 from nojit.aot.oci.reasons import refusal
@@ -168,7 +168,9 @@ def release_in(layout: LayoutFolder, tag: str) -> tuple[str, Release]:
     raise refusal("layout", what, got=names, where=layout.url, advice=advice)
 
 
-def push_to(out: Output, release: Release, source: Source, address: Address, *, insecure: bool) -> dict[str, Any]:
+def push_to(
+    out: Output, release: Release, source: ReleaseSource, address: Address, *, insecure: bool
+) -> dict[str, Any]:
     """Copy a release to a registry, and show each bundle; return the command's JSON.
 
     Args:
@@ -194,7 +196,7 @@ def push_to(out: Output, release: Release, source: Source, address: Address, *, 
     return {"release": str(address), "replaced": old if old != release.digest else None, **facts}
 
 
-def copy_to(out: Output, release: Release, source: Source, target: Target, tag: str) -> dict[str, Any]:
+def copy_to(out: Output, release: Release, source: ReleaseSource, target: ReleaseTarget, tag: str) -> dict[str, Any]:
     """Copy a release, and show each bundle; return what was copied as JSON.
 
     Args:
@@ -232,7 +234,7 @@ def copy_to(out: Output, release: Release, source: Source, target: Target, tag: 
 
 def pull_to(
     out: Output,
-    source: Source,
+    source: ReleaseSource,
     release: Release,
     where: str,
     folder: Path | None,
