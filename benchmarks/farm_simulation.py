@@ -120,7 +120,7 @@ async def work(address: str, count: int) -> None:
         await asyncio.gather(*(worker.finished() for worker in workers))
 
 
-class Source:
+class LocalCompiler:
     """The compiler of the simulated build."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ def measure(address: str, slots: int, variants: int, job_s: float, writes: bool)
         print(text, file=sys.stderr)
 
     jobs = jobs_of(variants)
-    build = Build(Source(), Setup(NOJIT, None, 300.0), ("sm_90",), lambda: ThreadPoolExecutor(1), tell)
+    build = Build(LocalCompiler(), Setup(NOJIT, None, 300.0), ("sm_90",), lambda: ThreadPoolExecutor(1), tell)
     limits = Limits(job_s=job_s, workers_s=600, late_s=120)
     run, describe = farm_simulation.simulate, farm_simulation.describe
     executor = RemoteExecutor(lambda: DaskConnection.open(address, 60, run, describe), address, build, limits)
@@ -219,7 +219,7 @@ def measure(address: str, slots: int, variants: int, job_s: float, writes: bool)
         if not writes:
             cache.put = lambda *_: None  # type: ignore[method-assign] # the time of a file depends on the file system
         # `nullcontext`, since the figures of the executor are read below
-        here, opened = build.source.compile_variant, lambda: contextlib.nullcontext(executor)
+        here, opened = build.compiler.compile_variant, lambda: contextlib.nullcontext(executor)
         failed, ends = 0, []
         for finished in job_runner.run(jobs, here, opened, cache, keep_going=True):
             failed += finished.error is not None

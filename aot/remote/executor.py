@@ -41,7 +41,7 @@ from nojit.aot.remote.messages import (
 from nojit.aot.remote.workshop import mismatch
 from nojit.runtime.errors import CompileError, NojitError, PackageError, counted, few
 
-__all__ = ["Build", "Limits", "RemoteExecutor", "Source"]
+__all__ = ["Build", "Limits", "LocalCompiler", "RemoteExecutor"]
 
 # jobs of each thread: one runs, one is at hand
 _JOBS_AHEAD: Final = 2
@@ -84,8 +84,8 @@ class Limits:
     """Time that a job should take."""
 
 
-class Source(Protocol):
-    """The part of the compiler that the executor uses."""
+class LocalCompiler(Protocol):
+    """The compiler of this machine, as far as the executor uses it."""
 
     def captured(self, place: SourcePlace, arch: str, names: Sequence[str]) -> Captured:
         """See `nojit.aot.compile.processes.source_processes.SourceCompiler.captured`."""
@@ -165,7 +165,7 @@ class _Workers:
 class Build:
     """The facts of a build that the executor uses."""
 
-    source: Source
+    compiler: LocalCompiler
     """The build's compiler."""
     setup: Setup
     """Common to all jobs."""
@@ -478,7 +478,7 @@ class _Loop:
 
     async def _tools_for(self, arch: str) -> Tools:
         if arch not in self._tools:
-            self._tools[arch] = await asyncio.to_thread(self._build.source.toolchain, arch)
+            self._tools[arch] = await asyncio.to_thread(self._build.compiler.toolchain, arch)
         return self._tools[arch]
 
     async def _meet(self, connection: Connection, address: str, permits: asyncio.Semaphore) -> None:
@@ -613,11 +613,11 @@ class _Loop:
         Raises:
             NojitError: its source closures cannot be had.
         """
-        group, source = sent.group, self._build.source
+        group, compiler = sent.group, self._build.compiler
         if group.captured is None:
             # no task of the connection, since it serves after a reconnection, too
             group.captured = asyncio.ensure_future(
-                asyncio.to_thread(source.captured, group.place, group.arch, group.names)
+                asyncio.to_thread(compiler.captured, group.place, group.arch, group.names)
             )
         variants = tuple((call.job.key, call.job.variant) for call in sent.calls)
         # shielded: others wait for it, too
@@ -644,7 +644,7 @@ class _Loop:
     def _succeed(self, group: _Group, call: _Call, compiled: CompiledVariant) -> None:
         self._waiting.took(group, compiled.compile_ms / 1000)
         try:
-            self._build.source.check_compiled(call.job.variant, compiled)
+            self._build.compiler.check_compiled(call.job.variant, compiled)
         except CompileError as error:
             self._compile_here(call, error.finding())
             return
@@ -759,7 +759,7 @@ class _Loop:
         self._tell_once(f"{variant.kernel} is compiled on this machine: {why}")
         if self._local is None:
             self._local = self._build.open_local()
-        running = self._local.submit(self._build.source.compile_variant, variant, place)
+        running = self._local.submit(self._build.compiler.compile_variant, variant, place)
         running.add_done_callback(lambda done: self._events.call_soon_threadsafe(self._compiled_here, call, done))
 
     def _compiled_here(self, call: _Call, done: Future[CompiledVariant]) -> None:
