@@ -14,6 +14,7 @@ int py_add_columns(PyObject *module);
 int py_add_decompress(PyObject *module);
 int py_add_descriptor_names(PyObject *module);
 int py_add_devices(PyObject *module);
+int py_add_digests(PyObject *module);
 int py_add_dispatcher(PyObject *module);
 int py_add_exceptions(PyObject *module);
 int py_add_format_rules(PyObject *module);

@@ -79,26 +79,12 @@ static PyObject *split_section(PyObject *Py_UNUSED(module), PyObject *args)
     return parts;
 }
 
-/* `sha256(data)`: the digest of bytes. */
-static PyObject *sha256(PyObject *Py_UNUSED(module), PyObject *data)
-{
-    Py_buffer bytes;
-    unsigned char digest[NJ_SHA256_BYTES];
-    if (PyObject_GetBuffer(data, &bytes, PyBUF_SIMPLE) < 0) {
-        return NULL;
-    }
-    nj_sha256(py_buffer_span(&bytes), digest);
-    PyBuffer_Release(&bytes);
-    return PyBytes_FromStringAndSize((const char *)digest, sizeof digest);
-}
-
 static PyMethodDef functions[] = {
     {"check_json", check_json, METH_VARARGS, PyDoc_STR("Check that bytes are canonical JSON.")},
     {"is_printable", is_printable, METH_O, PyDoc_STR("Whether a text is safe to show.")},
     {"is_name", is_name, METH_O, PyDoc_STR("Whether a text is a name of the format, and never a path.")},
     {"check_section", check_section, METH_VARARGS, PyDoc_STR("Check that a section decompresses to no more than it may.")},
     {"split_section", split_section, METH_VARARGS, PyDoc_STR("The variant table of a section, and the bytes of its placement.")},
-    {"sha256", sha256, METH_O, PyDoc_STR("The SHA-256 of bytes.")},
     {NULL},
 };
 

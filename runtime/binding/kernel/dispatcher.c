@@ -4,13 +4,13 @@
 
 #include "call/bind.h"
 #include "call/classify.h"
-#include "call/facts.h"
+#include "call/call_facts.h"
 #include "call/gather.h"
 #include "enqueue/grid.h"
 #include "enqueue/run_plan.h"
 #include "kernel/find_plan.h"
-#include "kernel/hand_over.h"
 #include "kernel/launcher.h"
+#include "kernel/miss.h"
 #include "kernel/nesting.h"
 #include "module.h"
 #include "python/at_import.h"
@@ -83,7 +83,7 @@ static LARGE PyObject *launch(py_dispatcher *self, const py_launcher *launcher, 
     }
     py_plan *plan = py_find_plan(self, &call);
     if (plan == NULL) {
-        return py_hand_over(self, launcher, &call);
+        return py_handle_miss(self, launcher, &call);
     }
     int64_t grid[3];
     int status = 0;

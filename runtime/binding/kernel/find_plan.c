@@ -1,7 +1,7 @@
 #include "kernel/find_plan.h"
 
 #include "call/classify.h"
-#include "call/facts.h"
+#include "call/call_facts.h"
 #include "gpu/py_driver.h"
 #include "plan/choose_row.h"
 #include "python/threads.h"

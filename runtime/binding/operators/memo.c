@@ -4,7 +4,7 @@
 #include <structmember.h>
 
 #include "module.h"
-#include "operators/plain_calls.h"
+#include "operators/plain_tensors.h"
 #include "operators/recipe.h"
 #include "python/at_import.h"
 #include "python/threads.h"

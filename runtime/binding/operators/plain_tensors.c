@@ -1,4 +1,4 @@
-#include "operators/plain_calls.h"
+#include "operators/plain_tensors.h"
 
 #include <structmember.h>
 

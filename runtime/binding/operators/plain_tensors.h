@@ -1,7 +1,7 @@
 /* Plain calls of operators: nothing but the kernel has to see their tensors, so that the framework's dispatcher can be
  * skipped. What says so is the framework's to tell: its functions are given, none is known here. */
-#ifndef NOJIT_PLAIN_CALLS_H
-#define NOJIT_PLAIN_CALLS_H
+#ifndef NOJIT_PLAIN_TENSORS_H
+#define NOJIT_PLAIN_TENSORS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

@@ -1,6 +1,6 @@
-#include "kernel/hand_over.h"
+#include "kernel/miss.h"
 
-#include "call/facts.h"
+#include "call/call_facts.h"
 #include "python/exceptions.h"
 
 /* What was given for a call, by name: new. */
@@ -30,7 +30,7 @@ static PyObject *grid_of(const py_launcher *launcher)
                : Py_BuildValue("(LLL)", (long long)grid[0], (long long)grid[1], (long long)grid[2]);
 }
 
-__attribute__((cold)) PyObject *py_hand_over(py_dispatcher *self, const py_launcher *launcher, const py_call *call)
+__attribute__((cold)) PyObject *py_handle_miss(py_dispatcher *self, const py_launcher *launcher, const py_call *call)
 {
     PyObject *error = py_take_miss();
     if (error == NULL) {

@@ -1,4 +1,4 @@
-#include "call/facts.h"
+#include "call/call_facts.h"
 
 #include "call/signature.h"
 #include "python/tuples.h"

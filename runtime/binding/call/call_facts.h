@@ -1,6 +1,6 @@
 /* What a call says, as Python objects for the slow path. */
-#ifndef NOJIT_FACTS_H
-#define NOJIT_FACTS_H
+#ifndef NOJIT_CALL_FACTS_H
+#define NOJIT_CALL_FACTS_H
 
 #include "call/bound_call.h"
 

@@ -1,11 +1,11 @@
 /* Calls that no variant serves, for which Python may know another way. */
-#ifndef NOJIT_HAND_OVER_H
-#define NOJIT_HAND_OVER_H
+#ifndef NOJIT_MISS_H
+#define NOJIT_MISS_H
 
 #include "kernel/launcher.h"
 
 /* Hands a call that nothing serves over to Python, which may make it in another way: None, new, or NULL with the error as it is.
  * `launcher` is NULL where the bundle gives the grid. */
-PyObject *py_hand_over(py_dispatcher *self, const py_launcher *launcher, const py_call *call);
+PyObject *py_handle_miss(py_dispatcher *self, const py_launcher *launcher, const py_call *call);
 
 #endif
