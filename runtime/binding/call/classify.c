@@ -14,30 +14,6 @@
 #include "driver/query.h"
 #include "select/passed.h"
 
-/* Replaces the address of pinned host memory by the one that the device of the call knows it by, as Triton does: 0, or -1 with an
- * exception raised where no device reaches the memory. */
-static __attribute__((noinline)) int reach_host(const py_signature *signature, Py_ssize_t at, PyObject *object,
-                                                const py_call *call, nj_value *pointer)
-{
-    int ordinal = call->device == PY_DEVICE_ANY ? py_find_current_device() : call->device;
-    nj_device *device = ordinal < 0 ? NULL : py_need_device(ordinal);
-    uint64_t address;
-    bool reached = false;
-    if (device != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        reached = nj_address_reach(device, (uint64_t)pointer->bits, &address);
-        Py_END_ALLOW_THREADS
-    }
-    if (reached) {
-        pointer->bits = (int64_t)address;
-        return 0;
-    }
-    PyErr_Clear(); /* without a driver no memory is pinned */
-    PyObject *got = PyUnicode_FromFormat("%s in host memory that is not pinned", Py_TYPE(object)->tp_name);
-    py_refuse(signature->kernel, signature->names[at], got, "expected a CUDA tensor");
-    return -1;
-}
-
 /* Says on which device the call runs, and that every tensor lies there, or where every device reaches it. */
 static int join_device(const py_signature *signature, Py_ssize_t at, PyObject *object, const py_tensor *tensor,
                        bool host_too, py_call *call, nj_value *pointer)
@@ -53,7 +29,7 @@ static int join_device(const py_signature *signature, Py_ssize_t at, PyObject *o
         return 0;
     }
     if (tensor->device == PY_DEVICE_HOST) {
-        return reach_host(signature, at, object, call, pointer);
+        return py_reach_host(call->device, object, signature->kernel, signature->names[at], pointer);
     }
     if (call->device == PY_DEVICE_ANY) {
         call->device = tensor->device;

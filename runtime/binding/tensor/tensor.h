@@ -7,15 +7,9 @@
 
 #include "tensor/dlpack_exchange.h"
 #include "tensor/object_kinds.h"
+#include "tensor/tensor_device.h"
 
 #include "expr/value.h"
-
-enum {
-    PY_DEVICE_ANY = -1,  /* managed or pinned memory, an empty tensor: every device reaches it */
-    PY_DEVICE_HOST = -2, /* memory that no device reaches */
-    PY_DEVICE_UNSAID = -3, /* the tensor does not say: the driver will */
-    PY_DEVICE_WRONG = -4,  /* what no device is called */
-};
 
 /* What a tensor without an exchange API of its own says of streams. */
 typedef enum {
@@ -25,7 +19,7 @@ typedef enum {
 
 typedef struct {
     nj_value value;
-    int device; /* an ordinal, or one of the above */
+    int device; /* an ordinal, or one of tensor_device.h's */
     py_kind kind; /* set for what is no tensor too */
     const DLPackExchangeAPI *api; /* of the framework, its own or that of the tensor it wraps; NULL if there is none */
     void *stream; /* of what has no API of its own: the stream that it says its data is in use on, or NULL */

@@ -1,0 +1,10 @@
+/* Tensors without an exchange API, by what else they say of themselves: `__cuda_array_interface__`, or `data_ptr()`. */
+#ifndef NOJIT_PROTOCOLS_H
+#define NOJIT_PROTOCOLS_H
+
+#include "tensor/tensor.h"
+
+/* Reads a tensor: 1, 0 if it says too little, or -1 with an exception raised. */
+int py_read_protocols(PyObject *object, py_tensor *tensor);
+
+#endif

@@ -1,0 +1,31 @@
+/* Reads the parts of a tuning from tuples of Python's; each returns false or NULL with an exception raised. */
+#ifndef NOJIT_TUNING_PARTS_H
+#define NOJIT_TUNING_PARTS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+
+#include "values/py_constant.h"
+
+#include "table/table.h"
+
+/* Takes a tuple of at most so many. */
+bool py_is_short_tuple(PyObject *object, Py_ssize_t most);
+
+/* Reads a tuple of ints from 0. */
+uint32_t *py_read_numbers(PyObject *numbers, py_pile **pile, uint32_t *count);
+
+/* Reads as many ints of 63 bits as a key has, which is not checked here. */
+bool py_read_point(PyObject *numbers, int64_t *point, uint32_t count);
+
+/* Reads measured problems. */
+bool py_read_problems(PyObject *at, PyObject *use, PyObject *behind, uint32_t key_count, py_pile **pile, nj_tuning_block *block);
+
+/* Reads pairs of a config and a cost. */
+bool py_read_costs(PyObject *costs, py_pile **pile, nj_tuning_block *block);
+
+/* Reads a block: (key values, configs, how far each is behind, costs). */
+bool py_read_block(PyObject *object, uint32_t key_count, py_pile **pile, nj_tuning_block *block);
+
+#endif
