@@ -122,7 +122,7 @@ def _holders(
     """
     from nojit.runtime.discovery.discover import holders, serving  # noqa: PLC0415 - as above
     from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded  # noqa: PLC0415 - as above
-    from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the C core
+    from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the binding
     from nojit.runtime.observe.events import log  # noqa: PLC0415 - as above
 
     accept, bundles, passed_over = process_policy(), [], [*broken]
@@ -153,7 +153,7 @@ def _holders(
 @cache
 def _open(files: tuple[BundleFile, ...], names: tuple[str, ...]) -> Bundle:
     """Open several files, bundles for different archs, as one bundle; the result is cached."""
-    from nojit.runtime.loader import Bundle  # noqa: PLC0415 - loads the C core
+    from nojit.runtime.loader import Bundle  # noqa: PLC0415 - loads the binding
 
     return Bundle([file.duplicate() for file in files], names=names)
 

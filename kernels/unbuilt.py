@@ -12,8 +12,8 @@ from nojit.runtime.fallback.jit import UnavailableError, function_of
 from nojit.runtime.fallback.jit_configs import specialization_of
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.kernel import Holder, Kernel
+from nojit.runtime.launch.bound_call import Facts, call_facts
 from nojit.runtime.launch.call_facts import CallFacts
-from nojit.runtime.launch.core_facts import Facts, call_facts
 from nojit.runtime.table.table import MISSING, KernelTable, Param
 
 __all__ = ["Unbuilt", "unbuilt"]

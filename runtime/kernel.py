@@ -1,6 +1,6 @@
 """The user's handle on a kernel. The engine selects variants and launches; Python makes plans and words errors.
 
-`Kernel` finds the bundle for a device, has the engine select a variant for the facts about a call (`nojit.runtime.launch.core_facts`), and
+`Kernel` finds the bundle for a device, has the engine select a variant for the facts about a call (`nojit.runtime.launch.bound_call`), and
 gives it a plan to launch (`nojit.runtime.launch.plans`). If none serves, `nojit.runtime.explain.explanation` says why.
 """
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
 from nojit.runtime.frozen_record import Record
+from nojit.runtime.launch.bound_call import Facts, call_facts, is_dtype, placeholder
 from nojit.runtime.launch.call_facts import CallFacts
 from nojit.runtime.launch.constexprs import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
-from nojit.runtime.launch.core_facts import Facts, call_facts, is_dtype, placeholder
 from nojit.runtime.launch.holders import Holder, best_holder, closest_holder
 from nojit.runtime.launch.plans import grid_error, make_plan, read_row
 from nojit.runtime.launch.rows_to_load import Only, check_only, rows_to_load
@@ -43,7 +43,7 @@ class Warmed(Record):
     """The result of `Kernel.warmup`: the loaded variant that a call would run."""
 
     plan: _core.Plan
-    """The plan that the core launches."""
+    """The plan that the engine launches."""
 
     @property
     def variant(self) -> str:
@@ -298,7 +298,7 @@ class Kernel(_core.Dispatcher):
         launch(*args, **kwargs)
         return None
 
-    # called by the core
+    # called by the binding
 
     def _prepare(self, device: int) -> _core.Spec:
         """Make the spec of a device that has none yet."""
@@ -317,7 +317,7 @@ class Kernel(_core.Dispatcher):
         self._or_miss(device, lambda: self._best(device, facts))
 
     def _best(self, device: int, facts: Facts) -> int:
-        from nojit.runtime.explain.explanation import best  # noqa: PLC0415 - the core chooses
+        from nojit.runtime.explain.explanation import best  # noqa: PLC0415 - the engine chooses
 
         holder, table = self._home(device)
         call = call_facts(facts, table, holder.arch)
@@ -521,5 +521,5 @@ def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
         return {}
     from nojit.runtime.explain.selection import Selection  # noqa: PLC0415 - tuners ask
 
-    numbers = Selection(table, call, Lookup(table.tuning, None, "")).core.numbers
+    numbers = Selection(table, call, Lookup(table.tuning, None, "")).engine.numbers
     return dict(zip(table.tuning.key, numbers, strict=True))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nojit.runtime.errors import BundleFormatError
 
 if TYPE_CHECKING:
-    # the core reads what a launch waits for
+    # the engine reads what a launch waits for
     import json
 
 __all__ = [

@@ -100,7 +100,7 @@ class ImageArch(Record):
 
 
 def _engine() -> Any:
-    # tables import this module, and the core imports tables
+    # tables import this module, and the binding imports tables
     from nojit.runtime import _core  # noqa: PLC0415
 
     return _core

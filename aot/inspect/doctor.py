@@ -128,11 +128,11 @@ def _version(distribution: str) -> str | None:
 
 
 def probe_driver() -> DriverState:
-    """Ask the launch core for the driver and its devices; this initializes CUDA, but creates no context."""
+    """Ask the engine for the driver and its devices; this initializes CUDA, but creates no context."""
     try:
         core = importlib.import_module("nojit.runtime._core")
     except ImportError as error:
-        return DriverState(None, (), f"the launch core of nojit.runtime is not built: {error}")
+        return DriverState(None, (), f"the binding of nojit.runtime is not built: {error}")
     try:
         number: int = core.driver_version()
     except NojitError as error:

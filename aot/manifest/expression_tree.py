@@ -1,7 +1,7 @@
 """Expressions as trees, for the build: checked, folded, and searched for what they imply.
 
 A tree is immutable, compares by structure (``true`` and ``1`` differ), and is at most `MAX_HEIGHT` levels high, so that
-walking it never comes near Python's recursion limit. The core reads text and computes values; `nojit.runtime.expr.expression` is what
+walking it never comes near Python's recursion limit. The engine reads text and computes values; `nojit.runtime.expr.expression` is what
 launches need.
 """
 

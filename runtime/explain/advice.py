@@ -259,7 +259,7 @@ class _Adviser:
         built = {config for case, config in columns if case in meant}
         for number, config in sorted(enumerate(configs), key=lambda each: each[0] not in built):
             settings = dict(config.constexprs + config.options)
-            if not self._call.core.unset(number) and self._holds(config.requires, settings):
+            if not self._call.engine.unset(number) and self._holds(config.requires, settings):
                 self._settings = settings
                 if meant and number not in built:
                     yield f"[[kernel.configs]] with {self._listed(settings)}, whose `when` leaves out what the call means"

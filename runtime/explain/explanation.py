@@ -133,7 +133,7 @@ def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) 
     selection = Selection(table, facts, lookup)
     row = selection.best()
     case = None if row is None else table.columns["case"][row]
-    key = selection.core.numbers
+    key = selection.engine.numbers
     return Explanation(
         chosen=None if row is None else table.label(row),
         row=row,

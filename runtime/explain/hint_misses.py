@@ -34,7 +34,7 @@ def note(table: KernelTable, row: int, hint_set: int, call: CallFacts, *, bundle
     """
     began_ns = perf_counter_ns()
     hints = table.hint_sets[hint_set]
-    failing = Selection(table, call).core.failing(hint_set)
+    failing = Selection(table, call).engine.failing(hint_set)
     failed = tuple([(*hints[place], hinted(hints[place][0], call.arguments)) for place in failing])
     miss = HintMiss(table.kernel, bundle, table.variant_id(row), hints, failed, kinds=1)
     note_hint_miss(miss, began_ns, device)

@@ -16,7 +16,7 @@ __all__ = ["Rejection", "no_match", "rejections"]
 
 _REASONS_MAX: Final = 8
 
-# how far a variant got, in the order of the rules: as the core numbers them
+# how far a variant got, in the order of the rules: as the engine numbers them
 _TYPES, _MATRIX, _SETTINGS, _REQUIRES, _DERIVED, _HINTS, _SERVES = range(7)
 
 
@@ -43,7 +43,7 @@ def _by_distance(selection: Selection, best: int | None) -> Iterator[Rejection]:
     """Yield the rejection of each row but the `best`, the nearest first; keep nothing of one for the next, as there can be many."""
     rejecter = _Rejecter(selection, best)
     by_stage: list[list[int]] = [[] for _ in range(_SERVES + 1)]
-    for row, stage in enumerate(selection.core.stages()):
+    for row, stage in enumerate(selection.engine.stages()):
         if row != best:
             by_stage[stage].append(row)
     for stage, rows in reversed([*enumerate(by_stage)]):
@@ -75,7 +75,7 @@ class _Rejecter:
 
     def __init__(self, selection: Selection, best: int | None) -> None:
         self._selection = selection
-        self._best = None if best is None else selection.core.key(best)
+        self._best = None if best is None else selection.engine.key(best)
         self._types: dict[int, tuple[str, ...]] = {}
         self._hints: dict[int, tuple[str, ...]] = {}
         self._requires: dict[tuple[int, int], tuple[str, ...]] = {}
@@ -121,14 +121,14 @@ class _Rejecter:
 def _type_faults(selection: Selection, signature: int) -> list[str]:
     """Say which params a signature types otherwise than the call."""
     types = selection.table.signatures[signature]
-    misfits = [(selection.runtime[place], types[place]) for place in selection.core.misfits(signature)]
+    misfits = [(selection.runtime[place], types[place]) for place in selection.engine.misfits(signature)]
     return [f"{name}: {mismatch(kind, selection.facts.arguments[name])}" for name, kind in misfits]
 
 
 def _hint_faults(selection: Selection, hint_set: int) -> list[str]:
     """Say which hints of a set do not hold."""
     hints = selection.table.hint_sets[hint_set]
-    failing = [hints[place] for place in selection.core.failing(hint_set)]
+    failing = [hints[place] for place in selection.engine.failing(hint_set)]
     return [
         f"expects {name} {'equal to 1' if hint == 1 else f'divisible by {hint}'}, got {hinted(name, selection.facts.arguments)}"
         for name, hint in failing
@@ -139,5 +139,5 @@ def _outranked(selection: Selection, row: int, best: tuple[int, int, int, int] |
     if best is None:
         return "serves the call"
     words = ("narrower ints win", "another config comes first", "more hints win", "the first of equals wins")
-    pairs = zip(selection.core.key(row), best, words, strict=True)
+    pairs = zip(selection.engine.key(row), best, words, strict=True)
     return "serves too, but " + next(reason for mine, others, reason in pairs if mine != others)

@@ -56,7 +56,7 @@ def refusal(table: KernelTable, facts: CallFacts, code: str, name: str, fitting:
     Args:
         table: the kernel's variants.
         facts: the call.
-        code: what is wrong with it, as the core says.
+        code: what is wrong with it, as the engine says.
         name: of the param, the axis or the option that it is about.
         fitting: of each signature, whether it takes the arguments.
     """

@@ -42,7 +42,7 @@ class Selection:
             for param in table.params
             if param.constexpr and not isinstance(param.default, Missing)
         }
-        self.core = _core.Selection(
+        self.engine = _core.Selection(
             table.handle(),
             {**facts.arguments},
             {**facts.constexprs},
@@ -51,25 +51,25 @@ class Selection:
             None if lookup is None else lookup.ordering(table),
             self.where,
         )
-        fault = self.core.fault
+        fault = self.engine.fault
         if fault is not None:
-            raise refusal(table, facts, *fault, self.core.fitting)
-        self.fitting = self.core.fitting
+            raise refusal(table, facts, *fault, self.engine.fitting)
+        self.fitting = self.engine.fitting
         """Of each signature, whether it takes the arguments."""
         self.wanted = self._matrix_values()
 
     def eligible(self) -> tuple[int, ...]:
         """List the rows that serve the call, the best first."""
-        return self.core.rows(False)
+        return self.engine.rows(False)
 
     def best(self) -> int | None:
         """Return the best of them, without a look at what comes after it."""
-        return next(iter(self.core.rows(True)), None)
+        return next(iter(self.engine.rows(True)), None)
 
     def axis_faults(self, case: int) -> list[str]:
         """Say in which matrix constexprs a case differs from the call."""
         point = self.table.cases[case].values
-        axes = [(self.table.axes[place], point[place], self.wanted[place][1]) for place in self.core.apart(case)]
+        axes = [(self.table.axes[place], point[place], self.wanted[place][1]) for place in self.engine.apart(case)]
         return [f"{axis.name} is {spell(axis.values[there])}, got {spell(value)}" for axis, there, value in axes]
 
     def setting_faults(self, config: int) -> list[str]:
@@ -79,7 +79,7 @@ class Selection:
         asked = {**self.facts.constexprs, **self.facts.options}
         return [
             f"{name} is {spell(built[name])}, got {spell(asked[name])}" if name in built else f"{name} is not set"
-            for name in self.core.unset(config)
+            for name in self.engine.unset(config)
         ]
 
     def requires_fault(self, case: int, config: int) -> str:
@@ -104,7 +104,7 @@ class Selection:
         case, config, _, derived = self.table.key(row)
         built = self.table.derived_values[derived]
         faults = []
-        for number in self.core.underived(row):
+        for number in self.engine.underived(row):
             item = self.table.derived[number]
             try:
                 expression = parse(item.expression)
@@ -119,7 +119,7 @@ class Selection:
         """Return what names in expressions stand for, as far as they stand for anything."""
         found: dict[str, expr.Value] = {}
         for name in wanted:
-            there = self.core.find(case, config, name)
+            there = self.engine.find(case, config, name)
             if there is True:
                 found[name] = expression_value(self.facts.arguments[name])
             elif there is not None:
@@ -131,7 +131,7 @@ class Selection:
         given = {**self.defaults, **self.facts.constexprs}
         return {
             place: (None if number < 0 else number, given[self.table.axes[place].name])
-            for place, number in enumerate(self.core.wanted)
+            for place, number in enumerate(self.engine.wanted)
             if not self.table.axes[place].is_type
         }
 

@@ -1,4 +1,4 @@
-"""The values of the expression language, and the numbers of its operations, which the C core computes."""
+"""The values of the expression language, and the numbers of its operations, which the engine computes."""
 
 from __future__ import annotations
 

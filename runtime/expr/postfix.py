@@ -1,4 +1,4 @@
-"""Expressions in postfix, as tables carry them beside the text; the core computes them without parsing.
+"""Expressions in postfix, as tables carry them beside the text; the engine computes them without parsing.
 
 Words with one space between them, operands before their operation: ``cdiv(n, BLOCK * 2)`` is ``n BLOCK 2 * cdiv()``. A
 word is a decimal int, ``true``, ``false``, ``none``, a string in its quotes, a name, an operator, ``and`` and ``or`` included,

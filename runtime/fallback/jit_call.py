@@ -43,7 +43,7 @@ Grid: TypeAlias = "tuple[int, ...] | Callable[[dict[str, Any]], Any] | None"
 
 
 class MissedCall(Record):
-    """A call, as the core passes it on."""
+    """A call, as the binding passes it on."""
 
     device: int
     given: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Plans out of rows: a variant of a table, its image loaded, as the C core launches it."""
+"""Plans out of rows: a variant of a table, its image loaded, as the engine launches it."""
 
 from __future__ import annotations
 

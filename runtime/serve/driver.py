@@ -1,4 +1,4 @@
-"""A driver for Triton that compiles no C: nojit's core and torch answer what host code asks."""
+"""A driver for Triton that compiles no C: nojit's engine and torch answer what host code asks."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from nojit.runtime import _core
 from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.launch.core_facts import Facts
+from nojit.runtime.launch.bound_call import Facts
 from nojit.runtime.launch.holders import Holder
 from nojit.runtime.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.observe.events import emit

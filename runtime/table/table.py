@@ -20,7 +20,7 @@ from nojit.runtime.types.names import NONE, leaves
 from nojit.runtime.values import Value, encode_value, spell
 
 if TYPE_CHECKING:
-    # the core imports tables
+    # the binding imports tables
     from nojit.runtime import _core
 
 __all__ = [
@@ -352,7 +352,7 @@ class KernelTable(Record):
             [encode_value(value) for value in self.derived_values[derived]],
             [list(hint) for hint in self.hint_sets[hints]],
         ]
-        from nojit.runtime._core import sha256  # noqa: PLC0415 - the core imports tables; hashlib would load OpenSSL
+        from nojit.runtime._core import sha256  # noqa: PLC0415 - the binding imports tables; hashlib would load OpenSSL
 
         return f"{self.kernel}-{sha256(canonical_json(facts)).hex()[:12]}"
 

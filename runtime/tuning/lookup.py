@@ -42,7 +42,7 @@ _PLACE_BEHIND = 30
 
 
 Ordering: TypeAlias = tuple[_core.Tuning, int, int]
-"""A tuning of the core's, the place of the device's table in it, -1 if there is none, and the device's multiprocessors."""
+"""A tuning of the engine's, the place of the device's table in it, -1 if there is none, and the device's multiprocessors."""
 
 
 class TuningDecision(Record):
@@ -97,15 +97,15 @@ class Lookup(Record):
     multiprocessors: int = 0
     """Of the device."""
 
-    __slots__ = ("_core",)
+    __slots__ = ("_engine",)
 
     def ordering(self, kernel: KernelTable) -> Ordering:
-        """Return what the core orders the configs of a kernel by."""
-        known: Ordering | None = getattr(self, "_core", None)
+        """Return what the engine orders the configs of a kernel by."""
+        known: Ordering | None = getattr(self, "_engine", None)
         if known is None:
             place = next((place for place, table in enumerate(self.tuning.tables) if table is self.table), -1)
-            known = (_core_tuning(self.tuning, kernel), place, self.multiprocessors)
-            object.__setattr__(self, "_core", known)
+            known = (_engine_tuning(self.tuning, kernel), place, self.multiprocessors)
+            object.__setattr__(self, "_engine", known)
         return known
 
     def decision(self, key: Sequence[int], kernel: KernelTable, case: int) -> TuningDecision | None:
@@ -133,18 +133,18 @@ def lookup_of(tuning: Tuning, kernel: KernelTable, origins: Sequence[str], devic
         device: the ordinal of the device at hand. The driver describes it, but only if there is a choice, or an estimate.
             None takes the first table, and its device stands for the one at hand.
     """
-    core = _core_tuning(tuning, kernel)
-    place, multiprocessors = core.on(device)
+    known = _engine_tuning(tuning, kernel)
+    place, multiprocessors = known.on(device)
     measured = place >= 0
     lookup = Lookup(
         tuning, tuning.tables[place] if measured else None, origins[place] if measured else "", multiprocessors
     )
-    object.__setattr__(lookup, "_core", (core, place, multiprocessors))
+    object.__setattr__(lookup, "_engine", (known, place, multiprocessors))
     return lookup
 
 
-def _core_tuning(tuning: Tuning, kernel: KernelTable) -> _core.Tuning:
-    """Return the core's tuning: the kernel's own, or one made of a tuning that no bundle has."""
+def _engine_tuning(tuning: Tuning, kernel: KernelTable) -> _core.Tuning:
+    """Return the engine's tuning: the kernel's own, or one made of a tuning that no bundle has."""
     if tuning is kernel.tuning:
         return _core.Tuning(kernel.handle())
     tables = [

@@ -47,7 +47,7 @@ SIGNER = Signer.of("the builder")
 ROWS = 24
 """Rows of a kernel that are looked at one by one, and cases that are called."""
 CORE_ROWS = 6
-"""Rows whose images are checked where only the core is exercised."""
+"""Rows whose images are checked where only the engine is exercised."""
 BOUNDS = {f"i{bits}": (-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)} | {
     f"u{bits}": (0, (1 << bits) - 1) for bits in (8, 16, 32, 64)
 }
@@ -184,7 +184,7 @@ class Exerciser:
     def _read_in_core(self, file: BundleFile, name: str) -> None:
         table = self._step("table", lambda: file.table(name))
         for row in range(len(table))[:CORE_ROWS] if table is not None else ():
-            self._step("row in the core", partial(_check_image, file, table, row))
+            self._step("row in the engine", partial(_check_image, file, table, row))
 
     def _step(self, name: str, work: Callable[[], Any]) -> Any:
         """Return what a step gives; None if it raised an error of ours."""
@@ -263,7 +263,7 @@ class Exerciser:
             self._step("params", lambda: (str(handle.params), str(handle.configs), handle.arg_names))
 
     def _choose(self, handle: Kernel, call: Callable[[Callable[..., Any]], Any]) -> None:
-        """Have a variant chosen in Python and by the core, which choose the same."""
+        """Have a variant chosen in Python and by the engine, which choose the same."""
         told = self._step("explain", partial(call, handle.explain))
         str(told)
         warmed = self._step("warm up", partial(call, handle.warmup))

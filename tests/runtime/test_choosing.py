@@ -15,9 +15,9 @@ from nojit.runtime.descriptor import TensorDescriptor
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.explanation import best
 from nojit.runtime.expr.postfix import postfix
+from nojit.runtime.launch.bound_call import Facts, call_facts
 from nojit.runtime.launch.call_facts import CallFacts
 from nojit.runtime.launch.constexprs import constexpr_value
-from nojit.runtime.launch.core_facts import Facts, call_facts
 from nojit.runtime.table.table import Derived, KernelTable, Missing
 from nojit.runtime.tuning.lookup import Lookup
 from nojit.runtime.values import DType

@@ -84,7 +84,7 @@ static int read_tuple(PyObject *value, py_pile **pile, nj_constant *constant)
     return status;
 }
 
-/* Reads a DType or a FunctionRef, by the class's name: their module itself needs the core. */
+/* Reads a DType or a FunctionRef, by the class's name: their module itself needs the binding. */
 static int read_named(PyObject *value, nj_constant *constant)
 {
     const char *type = Py_TYPE(value)->tp_name;

@@ -198,7 +198,7 @@ def test_accepts(slot, argument, fits):
 )
 def test_hint_holds(kind, argument, hint, holds):
     table = make_table({"x": kind}, hints=((("x", hint),),))
-    assert Selection(table, CallFacts({"x": argument})).core.failing(0) == (() if holds else (0,))
+    assert Selection(table, CallFacts({"x": argument})).engine.failing(0) == (() if holds else (0,))
 
 
 # --- case

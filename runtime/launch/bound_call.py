@@ -1,4 +1,4 @@
-"""Translate the C core's facts about a call for selection. Pure."""
+"""Translate a bound call, as the binding describes it, to the facts that selection needs. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nojit.runtime.values import DType, FunctionRef, Value
 __all__ = ["Facts", "call_facts", "is_dtype", "placeholder"]
 
 Facts: TypeAlias = tuple[dict[str, tuple[str, str, Any]], dict[str, Any], dict[str, Any]]
-"""Facts of the core: (kind, dtype, value) of each argument, and the given constexprs and options by name."""
+"""Facts of the binding: (kind, dtype, value) of each argument, and the given constexprs and options by name."""
 
 _PLAIN_KINDS: tuple[Literal["int", "float", "bool", "none"], ...] = ("int", "float", "bool", "none")
 
@@ -35,7 +35,7 @@ def call_facts(facts: Facts, table: KernelTable, arch: int) -> CallFacts:
     """Return the facts of a call that selection needs.
 
     Args:
-        facts: the core's facts.
+        facts: the binding's facts.
         table: the kernel's variants.
         arch: value of ``arch`` in expressions: 90.
 
