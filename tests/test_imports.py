@@ -43,7 +43,7 @@ ASKED_FOR = {
     ("nojit.runtime.serve.patches", "triton"),
     # where a program is recorded
     ("nojit.runtime.recording.triton_hooks", "triton"),
-    ("nojit.runtime.trust.policy", "cryptography"),
+    ("nojit.runtime.trust.envelope", "cryptography"),
     ("nojit.runtime.trust.trusted_keys", "cryptography"),
 }
 # the modules of a simulated GPU that import torch or Triton at once; `machine` loads them when a simulation starts

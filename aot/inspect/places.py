@@ -16,7 +16,7 @@ from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.discover import asked_names, named
 from nojit.runtime.errors import BundleError
 from nojit.runtime.target import by_arch
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 __all__ = ["Found", "Place", "bundles_at", "find_bundles", "report_path"]
 

@@ -13,15 +13,8 @@ from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
 from nojit.runtime.strict_json import Json, canonical_json, parse_json
-from nojit.runtime.trust.policy import (
-    EXPIRES,
-    INDEX_DIGEST,
-    read_beside,
-    read_claim,
-    read_envelope,
-    signed_path,
-    split_envelope,
-)
+from nojit.runtime.trust.claim import EXPIRES, INDEX_DIGEST, read_claim
+from nojit.runtime.trust.envelope import read_beside, read_envelope, signed_path, split_envelope
 
 T = TypeVar("T")
 

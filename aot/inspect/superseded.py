@@ -13,7 +13,7 @@ from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.versions import BundleVersion, superseded
 from nojit.runtime.errors import BundleError, PackageError, worded
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 __all__ = ["Leftover", "find_leftovers", "remove"]
 

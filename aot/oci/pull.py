@@ -23,7 +23,8 @@ from nojit.aot.oci.staging import Staging, disk_errors, locked
 from nojit.aot.trust.shipped_bundles import VerifiedBundle, read_bundle
 from nojit.aot.trust.verify_signature import read_vouched, verify_signed
 from nojit.runtime.errors import BundleError, NojitError, PackageError
-from nojit.runtime.trust.policy import Claim, read_claim, signed_path, split_envelope
+from nojit.runtime.trust.claim import Claim, read_claim
+from nojit.runtime.trust.envelope import signed_path, split_envelope
 from nojit.runtime.trust.trusted_keys import TrustedKeys
 
 __all__ = ["Received", "receive"]

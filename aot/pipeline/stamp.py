@@ -391,7 +391,7 @@ def _beside(bundle: Path) -> tuple[Path, Path, Path]:
     # a build has loaded these; a stamp is checked without them
     from nojit.aot.inspect.places import report_path  # noqa: PLC0415
     from nojit.aot.inspect.statement import statement_path  # noqa: PLC0415
-    from nojit.runtime.trust.policy import signed_path  # noqa: PLC0415
+    from nojit.runtime.trust.envelope import signed_path  # noqa: PLC0415
 
     return report_path(bundle), statement_path(bundle), Path(signed_path(str(bundle)))
 

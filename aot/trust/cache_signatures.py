@@ -16,7 +16,7 @@ from nojit.aot.trust.sign import sign_payload
 from nojit.aot.trust.verify_signature import read_only_key
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.strict_json import Json, canonical_json
-from nojit.runtime.trust.policy import open_envelope
+from nojit.runtime.trust.envelope import open_envelope
 from nojit.runtime.trust.trusted_keys import TrustedKeys
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from nojit.aot.trust.checkout import Checkout, read_checkout
 from nojit.aot.trust.distributions import Installed
 from nojit.runtime.strict_json import Json
 from nojit.runtime.target import spell_cuda
-from nojit.runtime.trust.policy import INDEX_DIGEST
+from nojit.runtime.trust.claim import INDEX_DIGEST
 
 if TYPE_CHECKING:
     # signing and verification read statements without msgspec

@@ -14,7 +14,7 @@ from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.trust.verify_signature import read_vouched, sha256_of
 from nojit.runtime.bundle.format import SUFFIX, BundleIndex
 from nojit.runtime.errors import BundleError, PackageError
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 _VERSION = re.compile(r"[0-9][A-Za-z0-9_.+!]{0,99}")
 

@@ -11,18 +11,10 @@ from typing import TYPE_CHECKING
 from nojit.aot.inspect.statement import Statement, open_signed, read_signed
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleTrustError
+from nojit.runtime.trust.claim import Claim, read_claim
+from nojit.runtime.trust.envelope import read_envelope, signed_path, split_envelope
 from nojit.runtime.trust.key_files import read_key_file
-from nojit.runtime.trust.policy import (
-    Claim,
-    check_envelope,
-    check_fresh,
-    check_named,
-    check_use,
-    read_claim,
-    read_envelope,
-    signed_path,
-    split_envelope,
-)
+from nojit.runtime.trust.policy import check_envelope, check_fresh, check_named, check_use
 from nojit.runtime.trust.trusted_keys import TrustedKey, TrustedKeys, key_id, read_public_key
 
 if TYPE_CHECKING:

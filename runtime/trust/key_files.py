@@ -10,9 +10,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from typing import Final, NoReturn
+from typing import Final
 
 from nojit.runtime.errors import BundleTrustError, worded
+from nojit.runtime.trust.reasons import refuse
 
 __all__ = ["read_key_file"]
 
@@ -45,7 +46,7 @@ def read_key_file(path: str, what: str, *, pipes: bool = False) -> bytes:
             elif pipes and stat.S_ISFIFO(opened.st_mode):
                 os.set_blocking(descriptor, True)
             else:
-                _refuse(f"expected {what} in a regular file", got=stat.filemode(opened.st_mode), where=path)
+                refuse("policy", f"expected {what} in a regular file", got=stat.filemode(opened.st_mode), where=path)
             with open(descriptor, "rb", closefd=False) as file:
                 raw = file.read(_BYTES_MAX + 1)
         finally:
@@ -54,10 +55,10 @@ def read_key_file(path: str, what: str, *, pipes: bool = False) -> bytes:
         # the error is a ValueError that says what it expected
         raise
     except (OSError, ValueError) as error:
-        _refuse(f"expected {what}", got=worded(error), where=path)
+        refuse("policy", f"expected {what}", got=worded(error), where=path)
     # never use the beginning of a long file: the rest may hold a restriction
     if len(raw) > _BYTES_MAX:
-        _refuse(f"expected a file of at most {_BYTES_MAX} bytes", got="more", where=path)
+        refuse("policy", f"expected a file of at most {_BYTES_MAX} bytes", got="more", where=path)
     return raw
 
 
@@ -74,15 +75,17 @@ def _check_way(path: str, opened: os.stat_result) -> None:
             continue
         if status.st_uid not in owners:
             what = f"expected a {kind} of root, of user {os.geteuid()} or of the owner of nojit's files: chown {os.geteuid()} {place}"
-            _refuse(what, got=f"one of user {status.st_uid}", where=place)
+            refuse("policy", what, got=f"one of user {status.st_uid}", where=place)
         # links have no mode, and in a sticky folder users can replace only their own files
         open_to_all = is_folder and status.st_mode & stat.S_ISVTX
         if status.st_mode & _OTHERS_WRITE and not is_link and not open_to_all:
             what = f"expected a {kind} that only its owner can write: chmod go-w {place}"
-            _refuse(what, got=stat.filemode(status.st_mode), where=place)
+            refuse("policy", what, got=stat.filemode(status.st_mode), where=place)
         last = status
     if (last.st_dev, last.st_ino) != (opened.st_dev, opened.st_ino):
-        _refuse("expected a file that does not change while nojit reads it: try again", got="another", where=path)
+        refuse(
+            "policy", "expected a file that does not change while nojit reads it: try again", got="another", where=path
+        )
 
 
 def _is_read_only(place: str) -> bool:
@@ -122,7 +125,3 @@ def _way(path: str) -> Iterator[tuple[str, os.stat_result]]:
         target = os.readlink(place)  # noqa: PTH115 - as above
         here = "/" if target.startswith("/") else here
         parts += target.split("/")[::-1]
-
-
-def _refuse(what: str, *, got: str, where: str) -> NoReturn:
-    raise BundleTrustError(what, got=got, where=where, reason="policy")

@@ -9,13 +9,14 @@ import hashlib
 import re
 from base64 import b64decode
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from nojit.runtime import _core
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import BundleTrustError, did_you_mean, worded
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.trust.key_files import read_key_file
+from nojit.runtime.trust.reasons import refuse
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -61,36 +62,39 @@ def read_trusted_keys(path: str) -> TrustedKeys:
     try:
         document = tomllib.loads(raw.decode())
     except (ValueError, RecursionError) as error:
-        _refuse(f"expected {what}", got=worded(error), where=path)
+        refuse("policy", f"expected {what}", got=worded(error), where=path)
     _only(document, ("schema", "key", "minimum"), path)
     if type(document.get("schema")) is not int or document["schema"] != 1:
-        _refuse("expected schema = 1", got=_given(document.get("schema")), where=path)
+        refuse("policy", "expected schema = 1", got=_given(document.get("schema")), where=path)
     listed = document.get("key", [])
     if not isinstance(listed, list) or not listed:
-        _refuse("expected at least one [[key]]", where=path)
+        refuse("policy", "expected at least one [[key]]", where=path)
     keys: dict[str, TrustedKey] = {}
     for number, entry in enumerate(listed):
         where = f"{path} $.key[{number}]"
         key = _trusted_key(entry, where)
         other = keys.setdefault(key_id(key.public), key)
         if other is not key:
-            _refuse("expected each key once", got=f"the key of {other.name!r} again", where=where)
+            refuse("policy", "expected each key once", got=f"the key of {other.name!r} again", where=where)
     return TrustedKeys(path, keys, _minimum(document.get("minimum", {}), f"{path} $.minimum"))
 
 
 def _trusted_key(entry: Any, where: str) -> TrustedKey:
     if not isinstance(entry, dict):
-        _refuse("expected a table", got=type(entry).__name__, where=where)
+        refuse("policy", "expected a table", got=type(entry).__name__, where=where)
     _only(entry, ("name", "public", "bundles"), where)
     name, public, bundles = entry.get("name"), entry.get("public"), entry.get("bundles")
     if not isinstance(name, str) or not name or not _core.is_printable(name):
-        _refuse("expected a name", got=_given(name), where=f"{where}.name")
+        refuse("policy", "expected a name", got=_given(name), where=f"{where}.name")
     if not isinstance(public, str):
-        _refuse(
-            "expected a public key in PEM: nojit sign --new-key writes one", got=_given(public), where=f"{where}.public"
+        refuse(
+            "policy",
+            "expected a public key in PEM: nojit sign --new-key writes one",
+            got=_given(public),
+            where=f"{where}.public",
         )
     if bundles is not None and not (isinstance(bundles, list) and all(map(_is_name, bundles))):
-        _refuse("expected an array of names of bundles", got=repr(bundles), where=f"{where}.bundles")
+        refuse("policy", "expected an array of names of bundles", got=repr(bundles), where=f"{where}.bundles")
     key = read_public_key(public.encode(), f"{where}.public")
     return TrustedKey(name, key, None if bundles is None else tuple(map(normalized, bundles)))
 
@@ -101,14 +105,14 @@ def _given(value: object) -> str:
 
 def _minimum(table: Any, where: str) -> dict[str, int]:
     if not isinstance(table, dict):
-        _refuse("expected a table of build numbers", got=type(table).__name__, where=where)
+        refuse("policy", "expected a table of build numbers", got=type(table).__name__, where=where)
     least: dict[str, int] = {}
     for name, number in table.items():
         if not _is_name(name) or type(number) is not int or number < 0:
             what = "expected the name of a bundle and a build number from 0"
-            _refuse(what, got=f"{name} = {number!r}", where=where)
+            refuse("policy", what, got=f"{name} = {number!r}", where=where)
         if normalized(name) in least:
-            _refuse("expected each bundle once, however its name is spelled", got=f"{name} again", where=where)
+            refuse("policy", "expected each bundle once, however its name is spelled", got=f"{name} again", where=where)
         least[normalized(name)] = number
     return least
 
@@ -121,7 +125,7 @@ def _only(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
     for field in table:
         if field not in known:
             got = f"{field!r}{did_you_mean(field, known)}"
-            _refuse(f"expected the fields {', '.join(known)}", got=got, where=where)
+            refuse("policy", f"expected the fields {', '.join(known)}", got=got, where=where)
 
 
 def read_public_key(pem: bytes, where: str) -> Ed25519PublicKey:
@@ -141,17 +145,15 @@ def read_public_key(pem: bytes, where: str) -> Ed25519PublicKey:
     except ValueError:
         der = b""
     if not der:
-        _refuse("expected a public key in PEM: nojit sign --new-key writes one", got="something else", where=where)
+        refuse(
+            "policy", "expected a public key in PEM: nojit sign --new-key writes one", got="something else", where=where
+        )
     # importing cryptography's PEM reader takes longer than the rest of a load, and these keys have one form
     if len(der) != len(_DER_HEAD) + 32 or not der.startswith(_DER_HEAD):
-        _refuse("expected an Ed25519 key", got=f"another of {len(der)} bytes", where=where)
+        refuse("policy", "expected an Ed25519 key", got=f"another of {len(der)} bytes", where=where)
     return Ed25519PublicKey.from_public_bytes(der[len(_DER_HEAD) :])
 
 
 def key_id(public: Ed25519PublicKey) -> str:
     """Return the id of a key: SHA-256 of its SubjectPublicKeyInfo in DER, in hex."""
     return hashlib.sha256(_DER_HEAD + public.public_bytes_raw()).hexdigest()
-
-
-def _refuse(what: str, *, got: str = "", where: str) -> NoReturn:
-    raise BundleTrustError(what, got=got, where=where, reason="policy")

@@ -30,7 +30,8 @@ from nojit.runtime.descriptor import TensorDescriptor
 from nojit.runtime.errors import NojitError, StreamWarning
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.trust.policy import accept_of, signed_path
+from nojit.runtime.trust.envelope import signed_path
+from nojit.runtime.trust.policy import accept_of
 from nojit.runtime.trust.trusted_keys import read_trusted_keys
 from nojit.runtime.types.constants import constant_of
 from nojit.runtime.types.names import NONE, descriptor_parts, is_compiled_in, is_descriptor, is_tuple, members

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleTrustError
-from nojit.runtime.trust.policy import Claim, check_envelope, check_signed, signed_path
+from nojit.runtime.trust.claim import Claim
+from nojit.runtime.trust.envelope import signed_path
+from nojit.runtime.trust.policy import check_envelope, check_signed
 from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys
 
 from tests.support.bundles import kernel, make_bundle

@@ -19,7 +19,7 @@ import pytest
 from nojit.kernels import library
 from nojit.runtime import loader
 from nojit.runtime.errors import BundleError, BundleTrustError, KernelNotFoundError
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.support.bundles import Parts, kernel, target
 from tests.support.signing import Signer, envelope, make_statement

@@ -12,7 +12,7 @@ from nojit.runtime.bundle import file as bundle
 from nojit.runtime.discovery.discover import Found
 from nojit.runtime.errors import BundleError, BundleFormatError, BundleTrustError, KernelNotFoundError
 from nojit.runtime.loader import Bundle
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.support.bundles import kernel, make_bundle, target
 from tests.support.wheels import put_provider

@@ -168,7 +168,7 @@ def test_a_name_of_an_unsigned_bundle_is_refused_others_are_let_be(
     named: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("cryptography")
-    from nojit.runtime.trust.policy import signed_path
+    from nojit.runtime.trust.envelope import signed_path
 
     from tests.support.signing import Signer, envelope, make_statement, trusted_keys
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.runtime.trust.policy import REASONS
+from nojit.runtime.trust.reasons import REASONS
 
 from tests.spec.pages import ROOT, blocks, rows
 from tests.spec.test_faults_page import check_named_tests

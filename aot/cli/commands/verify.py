@@ -22,7 +22,7 @@ from nojit.aot.inspect.wheel_file import WheelFile
 from nojit.aot.trust.verify_signature import verify_signed
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, few, told
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 from nojit.runtime.trust.trusted_keys import TrustedKeys
 
 __all__ = ["command"]

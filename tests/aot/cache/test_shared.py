@@ -288,7 +288,8 @@ class TestTrust:
 
 def test_a_signature_of_an_entry_is_no_statement_of_a_bundle(keys: Callable[[str], Keys]) -> None:
     from nojit.runtime.errors import BundleTrustError
-    from nojit.runtime.trust.policy import read_claim, split_envelope
+    from nojit.runtime.trust.claim import read_claim
+    from nojit.runtime.trust.envelope import split_envelope
 
     envelope = keys("ours").signer.sign(job(0).key, b"entry")
     payload, signer, _ = split_envelope(envelope, "here")

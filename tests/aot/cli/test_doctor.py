@@ -22,7 +22,7 @@ from nojit.runtime.discovery.discover import Found
 from nojit.runtime.discovery.installed import Provider
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, DriverError
 from nojit.runtime.loader import Bundle, load
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.cli.conftest import Run
 from tests.support.bundles import Parts, kernel, make_bundle, target

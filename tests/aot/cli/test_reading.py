@@ -18,7 +18,7 @@ from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NoMatchingVariantError, PackageError
 from nojit.runtime.loader import load
 from nojit.runtime.table.table import Slot
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.cli.conftest import Run, scale
 from tests.support.bundles import Parts, SyntheticKernel, compress, kernel, make_bundle, target

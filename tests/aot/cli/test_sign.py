@@ -15,7 +15,7 @@ import pytest
 from nojit.aot.inspect.statement import statement_path
 from nojit.runtime import loader
 from nojit.runtime.errors import BundleTrustError
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.cli.conftest import Run
 from tests.aot.fake_compiler import FakeCompiler

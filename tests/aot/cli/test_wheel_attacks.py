@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.cli.conftest import Run
 from tests.support.bundles import kernel, make_bundle

@@ -19,7 +19,7 @@ from nojit.aot.cli.group import cli
 from nojit.aot.inspect.doctor import DriverState
 from nojit.aot.inspect.statement import statement_path
 from nojit.aot.oci.tries import Limits
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.support.bundles import kernel, make_bundle, target
 from tests.support.registry import FakeRegistry, serve

@@ -14,7 +14,7 @@ from click.testing import Result
 from nojit.aot.inspect.statement import statement_path
 from nojit.aot.oci.release import ShippedBundle, ship
 from nojit.aot.trust.shipped_bundles import VerifiedBundle
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.oci.conftest import files, public_key, state
 from tests.support.registry import FakeRegistry

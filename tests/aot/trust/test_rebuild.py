@@ -21,7 +21,7 @@ from nojit.aot.trust.provenance import attest
 from nojit.aot.trust.rebuild import rebuild
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
-from nojit.runtime.trust.policy import signed_path
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler
 from tests.aot.trust.test_provenance import FILE, INVOCATION

@@ -14,7 +14,8 @@ from nojit.aot.trust.sign import make_key, read_signer, sign_bundle
 from nojit.aot.trust.verify_signature import read_only_key, verify_signed
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleIntegrityError, BundleTrustError, PackageError
-from nojit.runtime.trust.policy import check_signed, signed_path
+from nojit.runtime.trust.envelope import signed_path
+from nojit.runtime.trust.policy import check_signed
 
 from tests.support.bundles import kernel, make_bundle
 from tests.support.signing import Signer, envelope, make_statement

@@ -24,7 +24,8 @@ from nojit.aot.wheel.names import check_name, check_version, escaped
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import PackageError
-from nojit.runtime.trust.policy import INDEX_DIGEST, signed_path
+from nojit.runtime.trust.claim import INDEX_DIGEST
+from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.wheel.conftest import Make, entries
 from tests.support.bundles import kernel, make_bundle, target

@@ -143,7 +143,7 @@ def test_nothing_stays_open_but_what_is_used(bundle: Path, twin: Path) -> None:
 
 def test_a_twin_is_trusted_by_its_own_statement(bundle: Path, twin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("cryptography")
-    from nojit.runtime.trust.policy import signed_path
+    from nojit.runtime.trust.envelope import signed_path
 
     from tests.support.signing import Signer, envelope, make_statement, trusted_keys
 

@@ -14,13 +14,9 @@ from typing import Any
 import pytest
 from nojit.runtime import loader
 from nojit.runtime.errors import BundleError, BundleTrustError
-from nojit.runtime.trust.policy import (
-    REASONS,
-    check_signed,
-    encode_envelope,
-    pre_authentication,
-    signed_path,
-)
+from nojit.runtime.trust.envelope import encode_envelope, pre_authentication, signed_path
+from nojit.runtime.trust.policy import check_signed
+from nojit.runtime.trust.reasons import REASONS
 from nojit.runtime.trust.trusted_keys import key_id, read_public_key, read_trusted_keys
 
 from tests.fakecuda import FakeCuda
@@ -458,15 +454,7 @@ def test_without_a_policy_nothing_of_it_is_imported(bundle: Path) -> None:
     for environment in ({}, {"NOJIT_TRUST": "any"}):
         loaded = set(child(CHILD, bundle, **environment).stdout.split())
         assert "nojit.runtime.loader" in loaded
-        assert loaded.isdisjoint(
-            {
-                "nojit.runtime.trust.policy",
-                "nojit.runtime.trust.key_files",
-                "nojit.runtime.trust.trusted_keys",
-                "cryptography",
-                "tomllib",
-            }
-        )
+        assert loaded.isdisjoint({"nojit.runtime.trust", "cryptography", "tomllib"})
 
 
 def test_without_cryptography_the_extra_is_named(bundle: Path, keys: Path) -> None:
