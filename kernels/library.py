@@ -97,7 +97,8 @@ def _missing(error: KernelNotFoundError, name: str) -> Kernel:
 
     It raises `error` if ``NOJIT_MISS`` is ``error``.
     """
-    from nojit.runtime.fallback.jit import UnavailableError, policy  # noqa: PLC0415 - as above
+    from nojit.runtime.fallback.jit_functions import UnavailableError  # noqa: PLC0415 - as above
+    from nojit.runtime.fallback.policy import policy  # noqa: PLC0415 - as above
 
     if policy() == "error":
         raise error

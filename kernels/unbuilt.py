@@ -8,8 +8,8 @@ from typing import Any, NoReturn, cast
 from nojit.kernels.manifest_kernels import Entry, arch_for, blank_table, entry_of, table_of
 from nojit.runtime import _core
 from nojit.runtime.errors import NoMatchingVariantError
-from nojit.runtime.fallback.jit import UnavailableError, function_of
 from nojit.runtime.fallback.jit_configs import specialization_of
+from nojit.runtime.fallback.jit_functions import UnavailableError, function_of
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.kernel import Holder, Kernel
 from nojit.runtime.launch.bound_call import Facts, call_facts

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         TuningError,
     )
     from nojit.runtime.explain.explanation import Explanation
-    from nojit.runtime.fallback.jit import MissWarning, register_source
+    from nojit.runtime.fallback.jit_functions import register_source
+    from nojit.runtime.fallback.policy import MissWarning
     from nojit.runtime.kernel import Kernel, Warmed
     from nojit.runtime.loader import Bundle, load
     from nojit.runtime.observe import events, hooks, telemetry
@@ -78,14 +79,14 @@ _HOMES = {
     "Counters": "observe.events",
     "Explanation": "explain.explanation",
     "Kernel": "kernel",
-    "MissWarning": "fallback.jit",
+    "MissWarning": "fallback.policy",
     "TensorDescriptor": "descriptor",
     "Warmed": "kernel",
     "counters": "observe.events",
     "device_capability": "_core",
     "healthy": "_core",
     "load": "loader",
-    "register_source": "fallback.jit",
+    "register_source": "fallback.jit_functions",
     "set_allocator": "_core",
 }
 _MODULES = ("events", "hooks", "telemetry")

@@ -86,7 +86,7 @@ class Kernel(_core.Dispatcher):
     Raises:
         ArgumentError: on a call, if the kernel cannot take an argument.
         NoMatchingVariantError: on a call, if no variant matches; the error says why, and what to build. With ``NOJIT_MISS``,
-            Triton's JIT runs the call instead, if it can (`nojit.runtime.fallback.jit`).
+            Triton's JIT runs the call instead, if it can (`nojit.runtime.fallback`).
         BundleError: at a variant's first launch, if its image differs from the one that was built.
         DriverError: the CUDA driver reports an error.
     """
@@ -340,7 +340,7 @@ class Kernel(_core.Dispatcher):
         self, error: NoMatchingVariantError, device: int, facts: Facts, given: Mapping[str, Any], grid: Any
     ) -> bool:
         """Run a missed call through Triton's JIT if ``NOJIT_MISS`` allows it; return False to raise the error."""
-        from nojit.runtime.fallback.jit import policy  # noqa: PLC0415 - most calls are served
+        from nojit.runtime.fallback.policy import policy  # noqa: PLC0415 - most calls are served
 
         if policy() == "error":
             return False

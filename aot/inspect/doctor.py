@@ -23,7 +23,7 @@ from nojit.runtime.discovery.discover import Found, asked_names, named, names, o
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.twins import with_twins
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, few, told, worded
-from nojit.runtime.fallback.jit import policy_of
+from nojit.runtime.fallback.policy import policy_of
 from nojit.runtime.loader import Bundle, load, process_policy
 from nojit.runtime.target import spell_arch, spell_driver
 from nojit.runtime.tuning.invariance import is_batch_invariant

@@ -18,7 +18,6 @@ from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
 from nojit.runtime.explain.refusals import check_names
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.fallback.jit import MissWarning, UnavailableError, function_of, load, load_named, policy
 from nojit.runtime.fallback.jit_configs import (
     BuiltConfig,
     defaults_of,
@@ -27,6 +26,8 @@ from nojit.runtime.fallback.jit_configs import (
     specialization_of,
     value_of,
 )
+from nojit.runtime.fallback.jit_functions import UnavailableError, function_of, load, load_named
+from nojit.runtime.fallback.policy import MissWarning, policy
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call_facts import Argument, CallFacts, accepts, natural_type
 from nojit.runtime.launch_options import TOOLCHAIN

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.fallback.jit import UnavailableError
+from nojit.runtime.fallback.jit_functions import UnavailableError
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call_facts import Argument, CallFacts, accepts, expression_value, natural_type, pointee
 from nojit.runtime.table.table import Config, KernelTable, Missing

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from nojit.runtime import _core
 from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import NojitError, NoMatchingVariantError
-from nojit.runtime.fallback.jit import MissWarning
+from nojit.runtime.fallback.policy import MissWarning
 from nojit.runtime.observe.events import emit
 from nojit.runtime.observe.hooks import LaunchInfo, Metadata
 from nojit.runtime.recording.origins import Origin

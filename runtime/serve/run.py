@@ -8,7 +8,7 @@ from typing import Final
 
 from nojit.runtime.autostart import environment
 from nojit.runtime.errors import ArgumentError, NojitError, worded
-from nojit.runtime.fallback.jit import POLICIES
+from nojit.runtime.fallback.policy import POLICIES
 from nojit.runtime.serve.settings import MISS, PRELOAD, SERVE, full_place
 
 __all__ = ["USAGE", "main", "run", "served_environment"]

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from nojit import runtime
 from nojit.runtime.errors import ArgumentError, DriverError, NojitError
-from nojit.runtime.fallback import jit
+from nojit.runtime.fallback import jit_functions
+from nojit.runtime.fallback import policy as miss_policy
 from nojit.runtime.observe import events, hooks
 
 from tests.fakecuda import FakeCuda
@@ -163,8 +164,8 @@ def test_a_call_that_the_jit_makes(
             return 0x1000
 
     function = Function("x", "y", "n", "scale", "flag", "MODE")
-    monkeypatch.setattr(jit, "_sources", {("", "add"): function})
-    monkeypatch.setattr(jit, "policy", lambda: "jit")
+    monkeypatch.setattr(jit_functions, "_sources", {("", "add"): function})
+    monkeypatch.setattr(miss_policy, "policy", lambda: "jit")
     # CPython 3.11 forgets to raise in the class of a log's records
     monkeypatch.setattr(events, "_logger", lambda level: None)
     monkeypatch.setitem(sys.modules, "torch", make_torch())

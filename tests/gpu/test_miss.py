@@ -17,7 +17,7 @@ from nojit.kernels.bmm.op import mm  # noqa: E402
 from nojit.kernels.flash_attention.op import flash_attention  # noqa: E402
 from nojit.kernels.norm.op import rms_norm  # noqa: E402
 from nojit.kernels.pointwise.op import vector_add  # noqa: E402
-from nojit.runtime.fallback import jit  # noqa: E402
+from nojit.runtime.fallback import policy as miss_policy  # noqa: E402
 
 # Triton's own, where nobody says whether products and sums are fused
 pytestmark = pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION is unset")
@@ -29,10 +29,10 @@ Set = Callable[[str], None]
 def policy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Set]:
     def set_to(name: str) -> None:
         monkeypatch.setenv("NOJIT_MISS", name)
-        jit.policy.cache_clear()
+        miss_policy.policy.cache_clear()
 
     yield set_to
-    jit.policy.cache_clear()
+    miss_policy.policy.cache_clear()
 
 
 @pytest.fixture

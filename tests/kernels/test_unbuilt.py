@@ -16,7 +16,8 @@ from nojit.kernels import library, manifest_kernels, unbuilt
 from nojit.runtime.discovery.discover import Found
 from nojit.runtime.errors import ArgumentError, KernelNotFoundError, NoMatchingVariantError
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.fallback import jit
+from nojit.runtime.fallback import jit_functions
+from nojit.runtime.fallback import policy as miss_policy
 from nojit.runtime.observe import events
 from nojit.runtime.table.table import Param
 
@@ -41,13 +42,13 @@ def function_of(kernel: str) -> Any:
 def policy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def set_to(name: str) -> None:
         monkeypatch.setenv("NOJIT_MISS", name)
-        jit.policy.cache_clear()
+        miss_policy.policy.cache_clear()
 
-    monkeypatch.setattr(jit, "_sources", {})
+    monkeypatch.setattr(jit_functions, "_sources", {})
     monkeypatch.setattr("nojit.runtime.discovery.discover.survey", lambda _: ([], [], []))
     with library.override(library._from_bundles, devices=frozenset({"cuda"})):
         yield set_to
-    jit.policy.cache_clear()
+    miss_policy.policy.cache_clear()
 
 
 def tensor_of(faketorch: Any, address: int, dtype: str) -> Any:
@@ -75,8 +76,8 @@ def test_every_function_is_one_of_tritons_and_has_the_params_of_its_manifest(nam
     function = function_of(name)
     assert isinstance(function, runtime_jit.JITFunction)
     assert {param.name for param in function.params if not param.is_constexpr} == {*ENTRIES[name]["params"]}
-    assert jit.function_of(name, "nojit-kernels") is function
-    assert jit.function_of(name, "nojit-kernels-debug") is function
+    assert jit_functions.function_of(name, "nojit-kernels") is function
+    assert jit_functions.function_of(name, "nojit-kernels-debug") is function
 
 
 @pytest.mark.parametrize("name", sorted(ENTRIES))
@@ -109,8 +110,8 @@ def test_a_kernel_of_no_bundle_and_no_manifest_stays_an_error(policy, name: str)
 
 def test_without_triton_it_stays_an_error(policy, monkeypatch):
     policy("jit")
-    jit.load.cache_clear()
-    monkeypatch.setattr(jit, "find_spec", lambda name: None)
+    jit_functions.load.cache_clear()
+    monkeypatch.setattr(jit_functions, "find_spec", lambda name: None)
     with pytest.raises(KernelNotFoundError, match="the JIT cannot make its calls: Triton is not installed"):
         library.get("gelu")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import click
-from nojit.runtime.fallback.jit import POLICIES
+from nojit.runtime.fallback.policy import POLICIES
 from nojit.runtime.serve.run import run, served_environment
 
 __all__ = ["command"]

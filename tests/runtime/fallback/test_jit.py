@@ -17,7 +17,8 @@ import pytest
 from nojit import runtime
 from nojit.runtime import _core, loader
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, SettingError
-from nojit.runtime.fallback import jit, jit_call
+from nojit.runtime.fallback import jit_call, jit_functions
+from nojit.runtime.fallback import policy as miss_policy
 from nojit.runtime.observe import events
 from nojit.runtime.observe.events import Event
 from nojit.runtime.values import DType, FunctionRef
@@ -77,11 +78,11 @@ def make_torch() -> ModuleType:
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("NOJIT_MISS", raising=False)
-    monkeypatch.setattr(jit, "_sources", {})
+    monkeypatch.setattr(jit_functions, "_sources", {})
     monkeypatch.setitem(sys.modules, "torch", make_torch())
-    jit.policy.cache_clear()
+    miss_policy.policy.cache_clear()
     yield
-    jit.policy.cache_clear()
+    miss_policy.policy.cache_clear()
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ Set = Callable[[str], None]
 def policy(monkeypatch: pytest.MonkeyPatch) -> Set:
     def set_to(name: str) -> None:
         monkeypatch.setenv("NOJIT_MISS", name)
-        jit.policy.cache_clear()
+        miss_policy.policy.cache_clear()
 
     return set_to
 
@@ -489,9 +490,9 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ran = tmp_path / "ran"
     (tmp_path / "evil_functions.py").write_text(f"open({str(ran)!r}, 'w').close()\nneg = {{}}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    jit.load.cache_clear()
+    jit_functions.load.cache_clear()
     yield ran
-    jit.load.cache_clear()
+    jit_functions.load.cache_clear()
     sys.modules.pop("evil_functions", None)
 
 
@@ -783,7 +784,7 @@ def test_a_source_that_cannot_be_imported_is_named(make: Make, tensor: Any, poli
 
 def test_without_triton_it_says_so(make: Make, tensor: Any, policy: Set, monkeypatch: pytest.MonkeyPatch) -> None:
     policy("jit")
-    monkeypatch.setattr(jit, "find_spec", lambda name: None)
+    monkeypatch.setattr(jit_functions, "find_spec", lambda name: None)
     runtime.register_source("add", "some.module:add")
     x = double(tensor)
     assert refused(make(), x, x, 7) == "Triton is not installed: pip install triton"
@@ -880,7 +881,7 @@ PROGRAM = """
 import sys
 sys.modules["triton"] = sys.modules["torch"] = None
 from nojit import runtime
-print("nojit.runtime.fallback.jit" in sys.modules)
+print("nojit.runtime.fallback.jit_functions" in sys.modules)
 runtime.register_source("add", "some.where:add")
 bundle = runtime.load(sys.argv[1])
 add = bundle.kernel("add")
@@ -918,6 +919,6 @@ def test_the_sources_of_a_twin_are_those_of_its_bundle() -> None:
     of_acme, of_any = Function("x"), Function("x")
     runtime.register_source("add", of_acme, bundle="acme")
     runtime.register_source("add", of_any)
-    assert jit.function_of("add", "acme") is of_acme
-    assert jit.function_of("add", "acme-debug") is of_acme
-    assert jit.function_of("add", "other-debug") is of_any
+    assert jit_functions.function_of("add", "acme") is of_acme
+    assert jit_functions.function_of("add", "acme-debug") is of_acme
+    assert jit_functions.function_of("add", "other-debug") is of_any

@@ -25,7 +25,7 @@ from nojit.runtime.errors import (
     NoMatchingVariantError,
     SettingError,
 )
-from nojit.runtime.fallback.jit import MissWarning
+from nojit.runtime.fallback.policy import MissWarning
 from nojit.runtime.recording.closure import capture, fingerprint
 from nojit.runtime.recording.origins import Origins
 from nojit.runtime.serve import kernel_lookup, session

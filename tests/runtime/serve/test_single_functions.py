@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from nojit import runtime
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
-from nojit.runtime.fallback.jit import MissWarning
+from nojit.runtime.fallback.policy import MissWarning
 from nojit.runtime.serve import single_functions
 from nojit.runtime.serve.hosts import ATTRIBUTE
 from triton.runtime import jit

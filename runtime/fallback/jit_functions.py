@@ -1,44 +1,28 @@
-"""Calls without a matching variant: the policy ``NOJIT_MISS``, and the functions from which Triton's JIT compiles kernels.
+"""The functions from which Triton's JIT compiles kernels, for calls without a matching variant.
 
-===== ================================================================================================
-error the call raises; the default
-warn  Triton's JIT runs the call; a `MissWarning` reports it once for each kernel and specialization
-jit   Triton's JIT runs the call
-===== ================================================================================================
-
-A process reads the policy at its first miss, and keeps it. `register_source` registers the function of a kernel. Triton is
-imported with the function's own module: at the first miss, and never under ``error``.
+`register_source` registers the function of a kernel. Triton is imported with the function's own module: at the first miss, and never
+under the policy ``error``.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import threading
-from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
 from nojit.runtime.discovery.twins import TWIN
-from nojit.runtime.errors import ArgumentError, SettingError, did_you_mean
+from nojit.runtime.errors import ArgumentError
 
 __all__ = [
-    "POLICIES",
-    "VARIABLE",
-    "MissWarning",
     "UnavailableError",
     "function_of",
     "load",
     "load_named",
-    "policy",
-    "policy_of",
     "register_source",
 ]
-
-VARIABLE = "NOJIT_MISS"
-POLICIES: Final = ("error", "warn", "jit")
 
 # modules that know the sources of bundles, so that nobody needs to register them
 _KNOWN: Final = {"nojit-kernels": "nojit.kernels.manifest_kernels"}
@@ -50,35 +34,8 @@ _lock = threading.Lock()
 _sources: dict[tuple[str, str], object] = {}
 
 
-class MissWarning(UserWarning):
-    """Warning that no variant matches a call, and that Triton's JIT ran it."""
-
-
 class UnavailableError(Exception):
     """Raised if the JIT cannot run a call; the message is the reason, as a clause."""
-
-
-@cache
-def policy() -> str:
-    """Return the policy of this process.
-
-    Raises:
-        SettingError: ``NOJIT_MISS`` has an invalid value.
-    """
-    return policy_of(os.environ)
-
-
-def policy_of(environment: Mapping[str, str]) -> str:
-    """Return the policy of an environment.
-
-    Raises:
-        SettingError: ``NOJIT_MISS`` has an invalid value.
-    """
-    named = environment.get(VARIABLE, POLICIES[0])
-    if named not in POLICIES:
-        what = f"expected {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
-        raise SettingError(what, got=f"{named!r}{did_you_mean(named, POLICIES)}", where=VARIABLE)
-    return named
 
 
 def register_source(kernel: str, source: object, *, bundle: str = "") -> None:
