@@ -104,7 +104,7 @@ def test_operators_take_kernels_from_the_newest_version_of_a_folder(tmp_path, mo
     for version in ("0.9", "0.10"):
         make_bundle(tmp_path / f"nojit-kernels-{version}.nojit", made, name="nojit-kernels", version=version)
     monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path))
-    assert "nojit-kernels-0.10.nojit" in str(library._from_bundles("gelu")._source_for(90))
+    assert "nojit-kernels-0.10.nojit" in str(library._from_bundles("gelu")._holder_for(90))
     assert [
         line for line in caplog.messages if "nojit-kernels-0.9.nojit: nojit-kernels-0.10.nojit, a newer version" in line
     ]
