@@ -13,7 +13,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nojit.runtime import _core
-from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError, typed
+from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.bound_call import Facts, call_facts, is_dtype, placeholder
 from nojit.runtime.launch.call_facts import CallFacts
@@ -26,6 +26,7 @@ from nojit.runtime.table.table import MISSING, KernelTable
 from nojit.runtime.target import ImageArch, parse_image_arch, spell_arch
 from nojit.runtime.tuning.lookup import Lookup, Ordering, lookup_of
 from nojit.runtime.values import DType, FunctionRef, Value
+from nojit.runtime.wording import typed
 
 if TYPE_CHECKING:
     # imported on demand: calls without a variant are rare, and NOJIT_TUNING is seldom set

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Self
 from nojit.runtime import _core
 from nojit.runtime.bundle.file import BundleFile, no_attachment
 from nojit.runtime.bundle.format import SUFFIX
-from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError, counted, nearest_or_few, typed
+from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError
 from nojit.runtime.kernel import Holder, Kernel
 from nojit.runtime.launch.images import Images
 from nojit.runtime.launch.rows_to_load import Only, check_only
 from nojit.runtime.observe.events import emit, log
 from nojit.runtime.target import by_arch
+from nojit.runtime.wording import counted, nearest_or_few, typed
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle.file import Accept

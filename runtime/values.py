@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from typing import Any, TypeAlias
 
-from nojit.runtime.errors import shown
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.strict_json import Json, canonical_json
+from nojit.runtime.wording import shown
 
 __all__ = ["LAYOUTS", "DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "module_of", "spell"]
 

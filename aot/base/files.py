@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from nojit.runtime.errors import PackageError, worded
+from nojit.runtime.errors import PackageError
+from nojit.runtime.wording import worded
 
 __all__ = ["check_folder", "kind_of", "read_regular", "read_sealed", "replace_file", "write_file", "write_sealed"]
 

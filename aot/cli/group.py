@@ -21,8 +21,8 @@ from nojit.runtime.errors import (
     NojitError,
     NoMatchingVariantError,
     RegistryError,
-    told,
 )
+from nojit.runtime.wording import told
 
 __all__ = ["EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli", "exit_code"]
 

@@ -15,13 +15,14 @@ from nojit.aot.backends.registry import arch_of, vendor_named
 from nojit.aot.plan.table_json import encode_definition
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
-from nojit.runtime.errors import BundleError, worded
+from nojit.runtime.errors import BundleError
 from nojit.runtime.launch_options import TOOLCHAIN
 from nojit.runtime.recording.origins import ATTACHMENT, read_origins
 from nojit.runtime.strict_json import Json
 from nojit.runtime.table.table import Config, KernelTable, Missing, Param
 from nojit.runtime.target import by_arch
 from nojit.runtime.values import encode_value, spell
+from nojit.runtime.wording import worded
 
 __all__ = [
     "AttachmentFacts",

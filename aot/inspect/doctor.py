@@ -22,12 +22,13 @@ from nojit.runtime.bundle.file import Accept, BundleFile
 from nojit.runtime.discovery.discover import Found, asked_names, named, names, operators_ask, serving
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.twins import with_twins
-from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError, few, told, worded
+from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError
 from nojit.runtime.fallback.policy import policy_of
 from nojit.runtime.loader import Bundle, load, process_policy
 from nojit.runtime.target import spell_arch, spell_driver
 from nojit.runtime.tuning.invariance import is_batch_invariant
 from nojit.runtime.tuning.overrides import read_overrides
+from nojit.runtime.wording import few, told, worded
 
 __all__ = [
     "CacheState",

@@ -11,10 +11,11 @@ from urllib.parse import unquote
 
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
-from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError, worded
+from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError
 from nojit.runtime.strict_json import Json, canonical_json, parse_json
 from nojit.runtime.trust.claim import EXPIRES, INDEX_DIGEST, read_claim
 from nojit.runtime.trust.envelope import read_beside, read_envelope, signed_path, split_envelope
+from nojit.runtime.wording import worded
 
 T = TypeVar("T")
 

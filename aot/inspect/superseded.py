@@ -12,8 +12,9 @@ from nojit.aot.inspect.statement import statement_path
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.versions import BundleVersion, superseded
-from nojit.runtime.errors import BundleError, PackageError, worded
+from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.trust.envelope import signed_path
+from nojit.runtime.wording import worded
 
 __all__ = ["Leftover", "find_leftovers", "remove"]
 

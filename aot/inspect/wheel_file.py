@@ -27,8 +27,9 @@ from typing import BinaryIO, Final, NoReturn, Self
 
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import ENTRY_POINTS, normalized
-from nojit.runtime.errors import BundleError, BundleIntegrityError, few, worded
+from nojit.runtime.errors import BundleError, BundleIntegrityError
 from nojit.runtime.trust.envelope import signed_path
+from nojit.runtime.wording import few, worded
 
 __all__ = ["PROVENANCE", "Recorded", "WheelFile"]
 

@@ -14,11 +14,12 @@ from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.types import NONE, has_layout, plain
 from nojit.aot.plan.configs import implied_hints
 from nojit.aot.plan.variant import Variant
-from nojit.runtime.errors import ManifestError, did_you_mean
+from nojit.runtime.errors import ManifestError
 from nojit.runtime.table.table import Config, Missing, Param
 from nojit.runtime.tuning.tuned_tables import TunedConfig
 from nojit.runtime.types.names import descriptor_parts, is_descriptor, leaves
 from nojit.runtime.values import Value, identity
+from nojit.runtime.wording import did_you_mean
 
 __all__ = [
     "HEURISTICS",

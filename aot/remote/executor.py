@@ -39,7 +39,8 @@ from nojit.aot.remote.messages import (
     encode_setup,
 )
 from nojit.aot.remote.workshop import mismatch
-from nojit.runtime.errors import CompileError, NojitError, PackageError, counted, few
+from nojit.runtime.errors import CompileError, NojitError, PackageError
+from nojit.runtime.wording import counted, few
 
 __all__ = ["Build", "Limits", "LocalCompiler", "RemoteExecutor"]
 

@@ -24,7 +24,8 @@ from nojit.aot.recording.recorded_plans import TRIALS
 from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import TWIN
-from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError, few
+from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
+from nojit.runtime.wording import few
 
 __all__ = ["rebuild"]
 

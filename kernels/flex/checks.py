@@ -21,7 +21,7 @@ from nojit.kernels.calls.arguments import (
 )
 from nojit.kernels.flex.call import Modification
 from nojit.kernels.flex.mods import ALIBI, RELATIVE, CustomMod, ScoreMod, Slot, is_listed
-from nojit.runtime.errors import did_you_mean
+from nojit.runtime.wording import did_you_mean
 from torch import Tensor
 
 __all__ = [

@@ -11,11 +11,12 @@ from typing import Self, TypeAlias
 from nojit.runtime import _core
 from nojit.runtime.bundle.format import RECORDS, BundleIndex, Group, KernelEntry, Place
 from nojit.runtime.bundle.zstd import decompress
-from nojit.runtime.errors import BundleError, KernelNotFoundError, counted, nearest_or_few
+from nojit.runtime.errors import BundleError, KernelNotFoundError
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.strict_json import refuse
 from nojit.runtime.table.reading import check_table, decode_table
 from nojit.runtime.table.table import KernelTable
+from nojit.runtime.wording import counted, nearest_or_few
 
 __all__ = ["Accept", "Allow", "BundleFile", "Look", "no_attachment"]
 

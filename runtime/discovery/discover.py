@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import Provider, normalized, providers
-from nojit.runtime.errors import BundleError, did_you_mean, worded
+from nojit.runtime.errors import BundleError
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.target import by_arch
+from nojit.runtime.wording import did_you_mean, worded
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle.file import BundleFile

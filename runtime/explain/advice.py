@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from nojit.runtime.errors import shown
 from nojit.runtime.explain.selection import Selection
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.expr.expression import Value as Operand
@@ -25,6 +24,7 @@ from nojit.runtime.table.table import Axis
 from nojit.runtime.types.constants import constant_type
 from nojit.runtime.types.names import descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef, Value, identity, spell
+from nojit.runtime.wording import shown
 
 __all__ = ["advise"]
 

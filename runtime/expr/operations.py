@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable
 from enum import Enum, IntEnum
 from typing import Final, TypeAlias
 
-from nojit.runtime.errors import typed
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.values import identity
+from nojit.runtime.wording import typed
 
 __all__ = [
     "INSTRUCTION",

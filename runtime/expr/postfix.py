@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from nojit.runtime import _core
-from nojit.runtime.errors import did_you_mean, shown
 from nojit.runtime.expr.operations import (
     INT64_MAX,
     INT64_MIN,
@@ -27,6 +26,7 @@ from nojit.runtime.expr.operations import (
     identity,
 )
 from nojit.runtime.frozen_record import Record
+from nojit.runtime.wording import did_you_mean, shown
 
 __all__ = [
     "BINDINGS",

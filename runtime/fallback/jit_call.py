@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any, TypeAlias
 
 from nojit.runtime.caller_warning import warn_caller
-from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
+from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.refusals import check_names
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.fallback.jit_configs import (
@@ -35,6 +35,7 @@ from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import PDL_SINCE
 from nojit.runtime.types.names import NONE, descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef
+from nojit.runtime.wording import shown
 
 __all__ = ["Described", "JitFallback", "MissedCall"]
 

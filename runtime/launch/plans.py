@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from nojit.runtime import _core
-from nojit.runtime.errors import ArgumentError, BundleError, typed
+from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call_facts import Argument, CallFacts, expression_value
 from nojit.runtime.launch.constexprs import row_constexprs, row_names
 from nojit.runtime.launch.holders import Holder
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import Value
+from nojit.runtime.wording import typed
 
 __all__ = ["grid_error", "make_plan", "read_row"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from nojit.runtime.errors import ArgumentError, did_you_mean, typed
+from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.constexprs import constexpr_value, resolved, row_names
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import identity
+from nojit.runtime.wording import did_you_mean, typed
 
 __all__ = ["Only", "check_only", "rows_to_load"]
 

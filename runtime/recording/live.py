@@ -17,7 +17,7 @@ from operator import index
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
-from nojit.runtime.errors import NojitError, RecordingError, worded
+from nojit.runtime.errors import NojitError, RecordingError
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import Closure, capture, place_of
 from nojit.runtime.recording.closure import digest_of as closure_digest
@@ -27,6 +27,7 @@ from nojit.runtime.recording.specialization import Specialization, functions_amo
 from nojit.runtime.recording.specialization import digest_of as specialization_digest
 from nojit.runtime.recording.winners import encoded_config, encoded_key
 from nojit.runtime.strict_json import Json
+from nojit.runtime.wording import worded
 
 __all__ = ["Call", "Known", "Recorder", "say"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nojit.runtime import _core
 from nojit.runtime.caller_warning import warn_caller
-from nojit.runtime.errors import ArgumentError, NoMatchingVariantError, shown
+from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.launch.bound_call import Facts
 from nojit.runtime.launch.holders import Holder
@@ -19,6 +19,7 @@ from nojit.runtime.recording.origins import Origin
 from nojit.runtime.recording.specialization import functions_among
 from nojit.runtime.serve.compiled_kernel import Compiled
 from nojit.runtime.values import Value
+from nojit.runtime.wording import shown
 
 __all__ = ["ServedKernel", "warn_of_capture"]
 

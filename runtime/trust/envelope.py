@@ -15,8 +15,8 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final
 
 from nojit.runtime.bundle.format import SUFFIX
-from nojit.runtime.errors import worded
 from nojit.runtime.trust.reasons import refuse
+from nojit.runtime.wording import worded
 
 if TYPE_CHECKING:
     from nojit.runtime.trust.trusted_keys import TrustedKeys

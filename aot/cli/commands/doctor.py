@@ -16,9 +16,10 @@ from nojit.aot.inspect.device_choice import BundleState, DeviceChoice, Raising, 
 from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningState
 from nojit.runtime.discovery import discover
 from nojit.runtime.discovery.versions import newer_lies_beside
-from nojit.runtime.errors import TuningError, told
+from nojit.runtime.errors import TuningError
 from nojit.runtime.target import parse_image_arch, spell_arch, spell_driver
 from nojit.runtime.tuning.overrides import VARIABLE
+from nojit.runtime.wording import told
 
 __all__ = ["command"]
 

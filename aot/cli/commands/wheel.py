@@ -17,7 +17,8 @@ from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, ma
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.wheel_variants import misled
 from nojit.runtime.discovery.installed import normalized
-from nojit.runtime.errors import PackageError, worded
+from nojit.runtime.errors import PackageError
+from nojit.runtime.wording import worded
 
 __all__ = ["command"]
 

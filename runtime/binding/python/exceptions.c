@@ -28,14 +28,13 @@ int py_add_exceptions(PyObject *Py_UNUSED(module))
         {"BundleIntegrityError", &classes.integrity_error},
         {"DriverError", &classes.driver_error},
         {"NoMatchingVariantError", &classes.no_matching_variant_error},
-        {"no_dtype", &classes.no_dtype},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         if (py_import("nojit.runtime.errors", wanted[i].name, wanted[i].object) < 0) {
             return -1;
         }
     }
-    return 0;
+    return py_import("nojit.runtime.wording", "no_dtype", &classes.no_dtype);
 }
 
 /* Raises `cls(*args, **kwargs)`; steals both. */
