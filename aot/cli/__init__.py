@@ -1,15 +1,6 @@
 """The ``nojit`` command. No other package of the build side prints or exits.
 
-Each command has its own module, loaded on demand, so that ``nojit inspect`` imports no compiler. Exit codes:
-
-==== ==================================================================
-0    done
-1    failed
-2    wrong usage
-3    a bundle does not verify
-4    nothing matches this GPU
-130  interrupted (143 if by SIGTERM)
-==== ==================================================================
+Each command has its own module, loaded on demand, so that ``nojit inspect`` imports no compiler.
 """
 
 from __future__ import annotations

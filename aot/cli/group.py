@@ -12,25 +12,12 @@ from typing import Any, NoReturn
 
 import click
 from nojit.aot.cli.console import JSON_SCHEMA, clean, error_label
+from nojit.aot.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, exit_code
 from nojit.aot.cli.lazy import LazyGroup
-from nojit.runtime.errors import (
-    BundleFormatError,
-    BundleIntegrityError,
-    BundleTrustError,
-    ManifestError,
-    NojitError,
-    NoMatchingVariantError,
-    RegistryError,
-)
+from nojit.runtime.errors import ManifestError, NojitError
 from nojit.runtime.wording import told
 
-__all__ = ["EXIT_FAILED", "EXIT_NO_MATCH", "EXIT_UNVERIFIED", "cli", "exit_code"]
-
-EXIT_FAILED = 1
-EXIT_UNVERIFIED = 3
-EXIT_NO_MATCH = 4
-EXIT_INTERRUPTED = 130
-_TERMINATED = 143
+__all__ = ["cli"]
 
 # commands in the order of typical use; a command that is not here follows by name
 _ORDER = (
@@ -95,8 +82,8 @@ class _Commands(LazyGroup):
             _write_error(words, cause, message, EXIT_INTERRUPTED)
             return EXIT_INTERRUPTED
         except SystemExit as error:
-            if error.code == _TERMINATED:
-                _write_error(words, error, "terminated", _TERMINATED)
+            if error.code == EXIT_TERMINATED:
+                _write_error(words, error, "terminated", EXIT_TERMINATED)
             raise
         except click.ClickException as error:
             # click puts some choices on lines of their own
@@ -121,18 +108,6 @@ def _message(error: Exception) -> str:
         return told(error)
     what = "expected to write the output" if error.filename is None else "expected a file or folder to use"
     return f"{what}, got {told(error)}"
-
-
-def exit_code(error: Exception) -> int:
-    """Return the exit code for an error."""
-    if isinstance(error, BundleTrustError) and error.reason == "policy":
-        # keys that cannot be read, or nothing to check with: no bundle was looked at
-        return EXIT_FAILED
-    if isinstance(error, BundleFormatError | BundleIntegrityError | BundleTrustError):
-        return EXIT_UNVERIFIED
-    if isinstance(error, RegistryError):
-        return {"arch": EXIT_NO_MATCH, "digest": EXIT_UNVERIFIED}.get(error.reason, EXIT_FAILED)
-    return EXIT_NO_MATCH if isinstance(error, NoMatchingVariantError) else EXIT_FAILED
 
 
 def _fail(words: Sequence[str], error: Exception, message: str, code: int = EXIT_FAILED) -> int:

@@ -25,7 +25,7 @@ from nojit.aot.cli.building.build_results import (
     warn_of_absent,
 )
 from nojit.aot.cli.console import Output
-from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.cli.options.build_request import Request
 from nojit.aot.cli.options.caches import open_shared
 from nojit.aot.cli.progress.build_progress import Counts, View, follow_build

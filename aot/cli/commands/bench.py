@@ -15,7 +15,7 @@ from nojit.aot.bench.cold_start import WAYS, ColdStartBench
 from nojit.aot.bench.launch import LaunchBench
 from nojit.aot.bench.rivals import RIVALS
 from nojit.aot.cli.console import PLACE, Arch, Output, output_options
-from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.exit_codes import EXIT_FAILED
 
 __all__ = ["command"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
-from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.inspect.places import bundles_at
 from nojit.aot.recording.coverage import Checked, Coverage, coverage_of
 from nojit.aot.recording.inputs import read_recordings

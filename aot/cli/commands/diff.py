@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, driver_version, output_options, size
-from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.inspect.contents import VariantFacts, config_words, open_bundle
 from nojit.aot.inspect.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
 from nojit.aot.recording.compare import Difference, compare_recordings

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cli.console import Output, counted, output_options, size
-from nojit.aot.cli.group import EXIT_FAILED, EXIT_NO_MATCH
+from nojit.aot.cli.exit_codes import EXIT_FAILED, EXIT_NO_MATCH
 from nojit.aot.inspect import doctor
 from nojit.aot.inspect.device_choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
 from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningState

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import click
 from nojit.aot.backends.registry import pin, vendor_named
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
-from nojit.aot.cli.group import exit_code
+from nojit.aot.cli.exit_codes import exit_code
 from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.options.toolchains import toolchain_option
 from nojit.aot.cli.options.trusted_keys import given_keys

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
-from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.cli.options.tuning import (
     PERCENT,
     SHARE,

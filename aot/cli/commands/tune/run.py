@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 from nojit.aot.cli.console import PLACE, Output, counted, duration, output_options
-from nojit.aot.cli.group import EXIT_FAILED
+from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.cli.progress.tuning_progress import follow_tuning
 from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun
