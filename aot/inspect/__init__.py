@@ -1,1 +1,1 @@
-"""Readers of bundles, of their provenance statements, and of the state of this machine."""
+"""Readers of bundles and of the state of this machine."""

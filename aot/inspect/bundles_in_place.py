@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nojit.aot.backends.registry import arch_of
-from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.plan.in_place import InPlace
+from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.versions import version_key

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from nojit.aot.inspect.device_choice import BundleState, driver_for, taken
-from nojit.aot.inspect.statement import expiry_of
 from nojit.aot.inspect.wheel_file import PROVENANCE
+from nojit.aot.provenance.statement import expiry_of
 from nojit.runtime.bundle.file import Accept, BundleFile
 from nojit.runtime.discovery.discover import Found, asked_names, named, names, operators_ask, serving
 from nojit.runtime.discovery.installed import normalized

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nojit.aot.backends.registry import arch_of
 from nojit.aot.inspect.places import report_path
-from nojit.aot.inspect.statement import statement_path
+from nojit.aot.provenance.statement import statement_path
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.versions import BundleVersion, superseded

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from nojit.aot.inspect.contents import open_bundle
-from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.oci.checks import read_whole
 from nojit.aot.oci.copying import read_listed
 from nojit.aot.oci.documents import Descriptor
@@ -20,6 +19,7 @@ from nojit.aot.oci.endpoints import ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import BUNDLE, SIGNED, STATEMENT, Offer
 from nojit.aot.oci.staging import Staging, disk_errors, locked
+from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.aot.trust.shipped_bundles import VerifiedBundle, read_bundle
 from nojit.aot.trust.verify_signature import read_vouched, verify_signed
 from nojit.runtime.errors import BundleError, NojitError, PackageError

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.oci.documents import (
     EMPTY,
@@ -37,6 +36,7 @@ from nojit.aot.oci.documents import (
 from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.tries import Limits
+from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.aot.trust.shipped_bundles import VerifiedBundle
 from nojit.runtime.bundle.format import FORMAT_VERSION, SUFFIX
 from nojit.runtime.errors import PackageError

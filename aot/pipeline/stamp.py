@@ -390,7 +390,7 @@ def _beside(bundle: Path) -> tuple[Path, Path, Path]:
     """Return the paths of a bundle's report, statement and signed statement."""
     # a build has loaded these; a stamp is checked without them
     from nojit.aot.inspect.places import report_path  # noqa: PLC0415
-    from nojit.aot.inspect.statement import statement_path  # noqa: PLC0415
+    from nojit.aot.provenance.statement import statement_path  # noqa: PLC0415
     from nojit.runtime.trust.envelope import signed_path  # noqa: PLC0415
 
     return report_path(bundle), statement_path(bundle), Path(signed_path(str(bundle)))

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile.toolchain.digests import toolchain_words
-from nojit.aot.inspect.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.pipeline.build import build, inputs_of, toolchain_of
 from nojit.aot.pipeline.twins import twin_plan
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
+from nojit.aot.provenance.statement import Recipe, Statement, read_statement, statement_path
 from nojit.aot.recording.inputs import is_recording, read_recordings
 from nojit.aot.recording.recorded_plans import TRIALS
 from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nojit.aot.inspect.statement import Statement, open_signed, read_signed
+from nojit.aot.provenance.statement import Statement, open_signed, read_signed
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.trust.claim import Claim, read_claim

@@ -21,8 +21,8 @@ from nojit import runtime
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect.contents import bundle_facts, definition, kernel_facts, variant_facts
 from nojit.aot.inspect.diff import diff_bundles
-from nojit.aot.inspect.statement import read_signed_statement
 from nojit.aot.inspect.verification import verify_bundle
+from nojit.aot.provenance.statement import read_signed_statement
 from nojit.aot.trust.verify_signature import verify_signed
 from nojit.runtime.bundle.cubin import check_launch, read_cubin
 from nojit.runtime.bundle.file import BundleFile

@@ -12,10 +12,11 @@ import click
 from nojit.aot.bench import cold_start, launch
 from nojit.aot.cache import cache, upkeep
 from nojit.aot.cli.group import cli
-from nojit.aot.inspect import contents, device_choice, diff, doctor, statement
+from nojit.aot.inspect import contents, device_choice, diff, doctor
 from nojit.aot.oci import pull
 from nojit.aot.pipeline import report, targets
 from nojit.aot.plan import left_out
+from nojit.aot.provenance import statement
 from nojit.aot.recording import coverage
 from nojit.aot.trust import sign
 from nojit.aot.tune.measure import request

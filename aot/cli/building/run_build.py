@@ -35,7 +35,6 @@ from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.compile.processes.source_processes import SourceCompiler
 from nojit.aot.compile.toolchain.installed_triton import files_of
 from nojit.aot.inspect.bundles_in_place import read_in_place
-from nojit.aot.inspect.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.manifest.reader import find_manifests, load_manifest
 from nojit.aot.pipeline.build import build as build_bundles
@@ -48,10 +47,11 @@ from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.left_out import Absence
 from nojit.aot.plan.plan import Plan, absent_kernels
 from nojit.aot.plan.planner import make_plans
+from nojit.aot.provenance.statement import read_signed_statement, read_statement, statement_path
 from nojit.aot.recording.inputs import bundle_name, is_recording, read_recordings
 from nojit.aot.recording.origins import recorded_triton
 from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
-from nojit.aot.trust.provenance import Invocation, attest, is_attested
+from nojit.aot.trust.write_provenance import Invocation, attest, is_attested
 from nojit.runtime.errors import ManifestError, PackageError
 
 if TYPE_CHECKING:

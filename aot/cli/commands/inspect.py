@@ -24,7 +24,7 @@ from nojit.aot.inspect.contents import (
     variant_facts,
 )
 from nojit.aot.inspect.places import Place, bundles_at
-from nojit.aot.inspect.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
+from nojit.aot.provenance.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
 from nojit.runtime.errors import BundleError, KernelNotFoundError, PackageError
 from nojit.runtime.table.table import KernelTable, Missing, Param, TuningTable
 from nojit.runtime.target import parse_image_arch, spell_driver

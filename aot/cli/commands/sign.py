@@ -12,8 +12,8 @@ from nojit.aot.cli.console import PLACE, Output, output_options
 from nojit.aot.cli.shipping import warn_of_changes
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.places import find_bundles
-from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.inspect.verification import verify_bundle
+from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.aot.trust.sign import NewKey, make_key, moment_of, read_signer, sign_bundle
 
 __all__ = ["command"]

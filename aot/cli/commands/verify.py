@@ -16,9 +16,9 @@ from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.options.toolchains import toolchain_option
 from nojit.aot.cli.options.trusted_keys import given_keys
 from nojit.aot.inspect.places import Place, bundles_at
-from nojit.aot.inspect.statement import Statement
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
+from nojit.aot.provenance.statement import Statement
 from nojit.aot.trust.verify_signature import verify_signed
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError

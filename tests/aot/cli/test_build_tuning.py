@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.inspect.statement import read_statement, statement_path
+from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.table.table import Tuning
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.inspect.statement import statement_path
+from nojit.aot.provenance.statement import statement_path
 from nojit.runtime import loader
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.trust.envelope import signed_path

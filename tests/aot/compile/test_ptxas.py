@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from nojit.aot.backends.cuda.ptxas import parse_cuda, pin, pinned, read_ptxas
 from nojit.aot.cli.group import cli
-from nojit.aot.inspect.statement import statement_path
+from nojit.aot.provenance.statement import statement_path
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import CompileError
 

@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 from nojit.aot.backends.registry import arch_of
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect.doctor import DriverState
-from nojit.aot.inspect.statement import statement_path
 from nojit.aot.oci.tries import Limits
+from nojit.aot.provenance.statement import statement_path
 from nojit.runtime.trust.envelope import signed_path
 
 from tests.support.bundles import kernel, make_bundle, target

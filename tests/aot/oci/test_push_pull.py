@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from nojit.aot.inspect.statement import statement_path
 from nojit.aot.oci.release import ShippedBundle, ship
+from nojit.aot.provenance.statement import statement_path
 from nojit.aot.trust.shipped_bundles import VerifiedBundle
 from nojit.runtime.trust.envelope import signed_path
 

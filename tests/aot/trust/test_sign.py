@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from nojit.aot.inspect.statement import statement_path
+from nojit.aot.provenance.statement import statement_path
 from nojit.aot.trust.sign import make_key, read_signer, sign_bundle
 from nojit.aot.trust.verify_signature import read_only_key, verify_signed
 from nojit.runtime.bundle.file import BundleFile

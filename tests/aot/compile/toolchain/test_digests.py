@@ -33,9 +33,9 @@ from nojit.aot.compile.toolchain.triton_settings import (
     setting_of,
     settings_words,
 )
-from nojit.aot.inspect.statement import statement_path
 from nojit.aot.pipeline.build import inputs_of, toolchain_of
 from nojit.aot.plan.planner import make_plans
+from nojit.aot.provenance.statement import statement_path
 from nojit.runtime.errors import CompileError, NojitError
 
 from tests.aot.conftest import ROOT

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 from nojit.aot.cache.cache import Cache
-from nojit.aot.inspect.statement import read_statement, statement_path
 from nojit.aot.pipeline.build import BuildResult, build
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
+from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.aot.trust.checkout import read_checkout
-from nojit.aot.trust.provenance import LOCAL_BUILDER, Invocation, attest
+from nojit.aot.trust.write_provenance import LOCAL_BUILDER, Invocation, attest
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import PackageError
 

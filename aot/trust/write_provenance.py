@@ -20,7 +20,7 @@ from urllib.parse import quote
 from nojit.aot.base.defaults import LOCAL_BUILDER
 from nojit.aot.base.files import write_file
 from nojit.aot.compile.toolchain.digests import settings_of, split_tools
-from nojit.aot.inspect.statement import statement_path
+from nojit.aot.provenance.statement import statement_path
 from nojit.aot.trust.checkout import Checkout, read_checkout
 from nojit.aot.trust.distributions import Installed
 from nojit.runtime.strict_json import Json

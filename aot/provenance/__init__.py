@@ -1,0 +1,1 @@
+"""Provenance statements: what a bundle was built from."""
