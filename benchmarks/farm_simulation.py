@@ -192,8 +192,9 @@ def measure(address: str, slots: int, variants: int, job_s: float, writes: bool)
     import farm_simulation
     from nojit.aot.cache.cache import Cache
     from nojit.aot.compile import job_runner
+    from nojit.aot.remote.build_facts import Build, Limits
     from nojit.aot.remote.connection import DaskConnection
-    from nojit.aot.remote.executor import Build, Limits, RemoteExecutor
+    from nojit.aot.remote.executor import RemoteExecutor
     from nojit.aot.remote.messages import Setup
 
     def tell(text: str) -> None:

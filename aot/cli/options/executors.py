@@ -76,8 +76,9 @@ def open_remote(
 
         what = f"expected {error.name} to be installed for --executor: pip install 'nojit[farm]'"
         raise PackageError(what) from None
+    from nojit.aot.remote.build_facts import Build, Limits  # noqa: PLC0415 - as above
     from nojit.aot.remote.connection import DaskConnection  # noqa: PLC0415 - of an extra
-    from nojit.aot.remote.executor import Build, Limits, RemoteExecutor  # noqa: PLC0415 - as above
+    from nojit.aot.remote.executor import RemoteExecutor  # noqa: PLC0415 - as above
     from nojit.aot.remote.messages import Setup  # noqa: PLC0415 - as above
     from nojit.aot.remote.version import nojit_version  # noqa: PLC0415 - as above
 

@@ -20,8 +20,9 @@ from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.remote.build_facts import Build, Limits
 from nojit.aot.remote.connection import LostError
-from nojit.aot.remote.executor import Build, Limits, RemoteExecutor
+from nojit.aot.remote.executor import RemoteExecutor
 from nojit.aot.remote.messages import (
     Description,
     Job,
