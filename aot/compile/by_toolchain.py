@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nojit.aot.compile.images import check_compiled
-from nojit.aot.compile.processes.source_processes import SourceCompiler
+from nojit.aot.compile.processes.source_compiler import SourceCompiler
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.compile.sources.reads import Notes
 from nojit.aot.compile.toolchain.installed_triton import InstalledTriton, find_triton, is_version, own_version

@@ -48,7 +48,7 @@ class LocalCompiler(Protocol):
     """The compiler of this machine, as far as the executor uses it."""
 
     def captured(self, place: SourcePlace, arch: str, names: Sequence[str]) -> Captured:
-        """See `nojit.aot.compile.processes.source_processes.SourceCompiler.captured`."""
+        """See `nojit.aot.compile.processes.source_compiler.SourceCompiler.captured`."""
 
     def toolchain(self, arch: str) -> Tools:
         """See `nojit.aot.plan.compiler_interface.Compiler.toolchain`."""

@@ -19,7 +19,7 @@ from typing import Final
 
 from nojit.aot.backends.registry import pin
 from nojit.aot.compile.processes.pool import WorkerPool
-from nojit.aot.compile.processes.source_processes import SourceCompiler
+from nojit.aot.compile.processes.source_compiler import SourceCompiler
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.compile.toolchain.digests import toolchain_words
 from nojit.aot.plan.source import SourcePlace

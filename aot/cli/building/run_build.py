@@ -32,7 +32,7 @@ from nojit.aot.cli.progress.build_progress import Counts, View, follow_build
 from nojit.aot.compile.by_toolchain import ToolchainCompiler, find_toolchains
 from nojit.aot.compile.job_runner import Finished
 from nojit.aot.compile.processes.pool import WorkerPool
-from nojit.aot.compile.processes.source_processes import SourceCompiler
+from nojit.aot.compile.processes.source_compiler import SourceCompiler
 from nojit.aot.compile.toolchain.installed_triton import files_of
 from nojit.aot.inspect.bundles_in_place import read_in_place
 from nojit.aot.manifest.archs import arch_order

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nojit.aot.compile.processes.source_processes import SourceCompiler
+from nojit.aot.compile.processes.source_compiler import SourceCompiler
 from nojit.aot.manifest.reader import find_manifests
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.plan.variant import CompiledVariant

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from nojit.aot.backends.cuda.settings import KNOBS
 from nojit.aot.backends.settings import Role
 from nojit.aot.cli.group import cli
-from nojit.aot.compile.processes.source_processes import SourceCompiler
+from nojit.aot.compile.processes.source_compiler import SourceCompiler
 from nojit.aot.compile.toolchain import digests, triton_settings
 from nojit.aot.compile.toolchain.digests import file_digest, files_in, toolchain_words, tree_digest
 from nojit.aot.compile.toolchain.triton_settings import (
