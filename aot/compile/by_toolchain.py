@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.compile.images import check_compiled
+from nojit.aot.compile.image_checks import check_compiled
 from nojit.aot.compile.processes.source_compiler import SourceCompiler
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.compile.sources.reads import Notes
@@ -173,7 +173,7 @@ class ToolchainCompiler:
         return replace(own, reached=source.reached)
 
     def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
-        """See `nojit.aot.compile.images.check_compiled`."""
+        """See `nojit.aot.compile.image_checks.check_compiled`."""
         check_compiled(variant, compiled)
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:

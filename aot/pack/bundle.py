@@ -9,8 +9,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import zstandard
+from nojit.aot.pack.grouping import group_alike
 from nojit.aot.pack.index import encode_header, encode_index
-from nojit.aot.pack.likeness import group_alike
 from nojit.aot.pack.sections import encode_groups, encode_images, encode_table
 from nojit.aot.pack.tables import KernelContent, build_table
 from nojit.aot.plan.variant import CompiledVariant, Variant

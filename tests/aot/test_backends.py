@@ -15,7 +15,7 @@ from nojit.aot.backends.options import Option
 from nojit.aot.backends.registry import pin, register, vendor_of, vendors
 from nojit.aot.backends.settings import Role, Setting, keyed
 from nojit.aot.cli.group import cli
-from nojit.aot.compile.images import checked_registers
+from nojit.aot.compile.image_checks import checked_registers
 from nojit.aot.compile.pruning import prune_compiled
 from nojit.aot.compile.toolchain.digests import all_left_out
 from nojit.aot.compile.toolchain.triton_settings import all_knobs, all_variables, setting_of

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from nojit.aot.backends.registry import vendor_of
-from nojit.aot.compile.images import check_compiled
+from nojit.aot.compile.image_checks import check_compiled
 from nojit.aot.compile.processes.first_process import COMPILER, FirstProcess
 from nojit.aot.compile.processes.process import EndedError, Process
 from nojit.aot.compile.processes.source_process import SourceKey, SourceProcess, key_of
@@ -190,7 +190,7 @@ class SourceCompiler:
         return self.source(place, variants[0].arch).variant_keys(variants, source, place)
 
     def check_compiled(self, variant: Variant, compiled: CompiledVariant) -> None:
-        """See `nojit.aot.compile.images.check_compiled`."""
+        """See `nojit.aot.compile.image_checks.check_compiled`."""
         check_compiled(variant, compiled)
 
     def toolchain(self, arch: str) -> tuple[tuple[str, str], ...]:

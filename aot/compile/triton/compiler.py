@@ -18,7 +18,7 @@ from typing import Any, Final
 import triton
 from nojit.aot.backends.interface import Backend
 from nojit.aot.backends.registry import vendor_of
-from nojit.aot.compile.images import check_compiled, checked_registers
+from nojit.aot.compile.image_checks import check_compiled, checked_registers
 from nojit.aot.compile.sources import reads
 from nojit.aot.compile.toolchain.installed_triton import check_unnamed
 from nojit.aot.compile.triton.ast_source import ast_source

@@ -189,7 +189,7 @@ class TestPrune:
 def test_images_are_checked_without_their_variants(run: Run, tmp_path: Path) -> None:
     """An entry with a right checksum and another image than its facts describe is refused."""
     from nojit.aot.cache.entry import EntryError
-    from nojit.aot.compile.images import check_entry
+    from nojit.aot.compile.image_checks import check_entry
 
     for data in (b"", b"{}\n", b"[" * 100_000 + b"\n", b'{"arch":"sm_90"}\nimage', b"\xff"):
         with pytest.raises(EntryError):

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.pack.bundle import GROUP_RAW_BYTES, BundleContent, pack
-from nojit.aot.pack.likeness import group_alike
+from nojit.aot.pack.grouping import group_alike
 from nojit.aot.pack.tables import KernelContent
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import PackageError

@@ -11,7 +11,7 @@ from nojit.aot.cache.upkeep import RefusedEntry, open_places
 from nojit.aot.cli.console import PLACE, Output, output_options
 from nojit.aot.cli.exit_codes import EXIT_UNVERIFIED
 from nojit.aot.cli.options.caches import open_verifier, url_option
-from nojit.aot.compile.images import check_entry
+from nojit.aot.compile.image_checks import check_entry
 
 __all__ = ["command"]
 
