@@ -25,7 +25,7 @@ from nojit.runtime.recording.distributions import Distributions
 from nojit.runtime.recording.file import Writer
 from nojit.runtime.recording.specialization import Specialization, functions_among, read_specialization
 from nojit.runtime.recording.specialization import digest_of as specialization_digest
-from nojit.runtime.recording.winners import encoded_config, encoded_key
+from nojit.runtime.recording.winner_spelling import encoded_config, encoded_key
 from nojit.runtime.strict_json import Json
 from nojit.runtime.wording import worded
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from nojit.runtime.recording.generated import SEEN, force_settings, key_of
-from nojit.runtime.recording.winners import OPTIONS, config_by_name
+from nojit.runtime.recording.winner_spelling import OPTIONS, config_by_name
 from nojit.runtime.values import decode_value
 
 __all__ = ["Generated", "Server", "install"]

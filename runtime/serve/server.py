@@ -20,7 +20,7 @@ from nojit.runtime.serve.inductor import Generated
 from nojit.runtime.serve.kernel import ServedKernel, warn_of_capture
 from nojit.runtime.serve.kernel_lookup import KernelLookup, RecordedKernel
 from nojit.runtime.serve.settings import Settings
-from nojit.runtime.serve.winners import choose
+from nojit.runtime.serve.winner_choice import choose
 
 __all__ = ["Server", "innermost"]
 

@@ -19,7 +19,7 @@ from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import digest_of
 from nojit.runtime.recording.file import Recording, read_recording
-from nojit.runtime.recording.winners import encoded_config
+from nojit.runtime.recording.winner_spelling import encoded_config
 from nojit.runtime.serve.session import Serving, serve
 from torch._inductor.codecache import PyCodeCache
 from torch._inductor.runtime import triton_helpers

@@ -9,7 +9,7 @@ import triton
 from nojit.aot.compile.triton.closures import functions_of
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import digest_of, drift_of, fingerprint
-from nojit.runtime.recording.winners import config_by_name
+from nojit.runtime.recording.winner_spelling import config_by_name
 from nojit.runtime.serve import inductor
 from torch._inductor.runtime import triton_helpers, triton_heuristics
 from triton.backends.compiler import GPUTarget

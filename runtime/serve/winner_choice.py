@@ -8,7 +8,7 @@ from typing import Any
 
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.recording.origins import Winner
-from nojit.runtime.recording.winners import config_by_name, encoded_key
+from nojit.runtime.recording.winner_spelling import config_by_name, encoded_key
 from nojit.runtime.strict_json import Json
 
 __all__ = ["Choice", "choose"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from nojit.runtime.recording.origins import Winner
-from nojit.runtime.serve.winners import choose
+from nojit.runtime.serve.winner_choice import choose
 
 
 def config(block: int, **options: int) -> Any:
