@@ -87,8 +87,8 @@ class CallInC:
 
     def plan(self) -> tuple[ctypes.c_void_p, Any]:
         """Return a plan, and pointers to its values."""
-        count, setup = ctypes.c_size_t(len(self.args)), ctypes.byref(self.setup)
-        found = self.library.nj_kernel_prepare(self.kernel, self.args, count, None, ctypes.c_size_t(0), setup, None)
+        count, device = ctypes.c_size_t(len(self.args)), ctypes.c_int(self.setup.device)
+        found = self.library.nj_kernel_prepare(self.kernel, self.args, count, None, ctypes.c_size_t(0), device, None)
         if not found:
             raise Unavailable("libnojit selects no variant for the call")
         # the low bytes of an int are that int in fewer bytes

@@ -108,7 +108,7 @@ static void *work(void *number)
     for (int round = 0; round < ROUNDS; round++) {
         launch_all(kernels[(round + from) % 2], from);
         nj_arg args[] = {nj_arg_pointer(0x1000, NJ_DTYPE_FP32), nj_arg_pointer(0x2000, NJ_DTYPE_FP32), nj_arg_int(16)};
-        const nj_plan *plan = nj_kernel_prepare(kernels[round % 2], args, 3, NULL, 0, NULL, &error);
+        const nj_plan *plan = nj_kernel_prepare(kernels[round % 2], args, 3, NULL, 0, NJ_CURRENT_DEVICE, &error);
         must(plan != NULL, "prepare", &error);
         const void *values[] = {&args[0].address, &args[1].address, &args[2].integer};
         must(nj_plan_launch(plan, values, NULL, NULL, &error) == NJ_OK, "plan", &error);
@@ -117,7 +117,7 @@ static void *work(void *number)
         }
         if (round % 50 == 0) {
             int reasons = 0;
-            must(nj_kernel_explain(kernels[0], args, 3, NULL, 0, NULL, count_reason, &reasons, &error) == NJ_OK, "explain", &error);
+            must(nj_kernel_explain(kernels[0], args, 3, NULL, 0, NJ_CURRENT_DEVICE, count_reason, &reasons, &error) == NJ_OK, "explain", &error);
             nj_kernel_info about = NJ_KERNEL_INFO_INIT;
             must(nj_kernel_about(kernels[0], &about, &error) == NJ_OK && reasons == (int)about.variant_count, "reasons", &error);
             nj_config_info config = NJ_CONFIG_INFO_INIT;

@@ -54,8 +54,8 @@ static nj_code use(nj_bundle *bundle, nj_error *error)
     }
     nj_arg args[] = {nj_arg_pointer(0x1000, NJ_DTYPE_FP16), nj_arg_pointer(0x2000, NJ_DTYPE_FP16), nj_arg_int(1024)};
     nj_keyword block = {"BLOCK", nj_arg_int(256)};
-    if (nj_kernel_explain(add, args, 3, &block, 1, NULL, ignore, NULL, error) != NJ_OK || nj_kernel_launch(add, args, 3, NULL, 0, NULL, error) != NJ_OK ||
-        nj_kernel_launch(add, args, 3, &block, 1, NULL, error) != NJ_OK || nj_kernel_prepare(add, args, 3, &block, 1, NULL, error) == NULL ||
+    if (nj_kernel_explain(add, args, 3, &block, 1, NJ_CURRENT_DEVICE, ignore, NULL, error) != NJ_OK || nj_kernel_launch(add, args, 3, NULL, 0, NULL, error) != NJ_OK ||
+        nj_kernel_launch(add, args, 3, &block, 1, NULL, error) != NJ_OK || nj_kernel_prepare(add, args, 3, &block, 1, NJ_CURRENT_DEVICE, error) == NULL ||
         nj_kernel_load(add, 0, error) != NJ_OK) {
         return error->code;
     }

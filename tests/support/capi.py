@@ -369,7 +369,7 @@ class CKernel:
     def prepare(self, *args: Any, device: int = CURRENT_DEVICE, **named: Any) -> CPlan:
         pen, error = _Pen(), CErrorFacts()
         handle = self._api.library.nj_kernel_prepare(
-            self.handle, *pen.call(args, named), ctypes.byref(_setup(None, 0, device)), ctypes.byref(error)
+            self.handle, *pen.call(args, named), ctypes.c_int(device), ctypes.byref(error)
         )
         if not handle:
             raise CError(error)
@@ -387,7 +387,7 @@ class CKernel:
 
         with self._api.checked() as error:
             error.result = self._api.library.nj_kernel_explain(
-                self.handle, *pen.call(args, named), ctypes.byref(_setup(None, 0, device)), _VISITOR(visit), None,
+                self.handle, *pen.call(args, named), ctypes.c_int(device), _VISITOR(visit), None,
                 ctypes.byref(error),
             )  # fmt: skip
         return told
@@ -484,8 +484,9 @@ class CApi:
         self.library.nj_bundle_kernel_name.restype = ctypes.c_char_p
         for name in ("nj_kernel_launch", "nj_kernel_prepare", "nj_kernel_explain"):
             more = [ctypes.c_void_p] * 2 if name == "nj_kernel_explain" else []
-            pointers = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
-            getattr(self.library, name).argtypes = [*pointers, ctypes.c_void_p, *more, ctypes.c_void_p]
+            call = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
+            where = ctypes.c_void_p if name == "nj_kernel_launch" else ctypes.c_int
+            getattr(self.library, name).argtypes = [*call, where, *more, ctypes.c_void_p]
 
     @contextlib.contextmanager
     def checked(self) -> Iterator[_Checked]:

@@ -204,14 +204,20 @@ static nj_kernel_device *make_device(nj_kernel *kernel, int device, nj_error *er
     return it;
 }
 
-nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int device, nj_error *error)
+nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int *device, nj_error *error)
 {
-    nj_kernel_device *known = atomic_load_explicit(&kernel->devices[device], memory_order_acquire);
+    if (!nj_device_find(*device, device, error)) {
+        nj_within_kernel(kernel, error);
+        return NULL;
+    }
+    nj_kernel_device *known = atomic_load_explicit(&kernel->devices[*device], memory_order_acquire);
     if (known != NULL) {
         return known;
     }
-    nj_kernel_device *made = make_device(kernel, device, error);
-    if (made != NULL && !atomic_compare_exchange_strong(&kernel->devices[device], &known, made)) {
+    nj_kernel_device *made = make_device(kernel, *device, error);
+    if (made == NULL) {
+        nj_within_kernel(kernel, error);
+    } else if (!atomic_compare_exchange_strong(&kernel->devices[*device], &known, made)) {
         close_device(made); /* another thread was faster */
         made = known;
     }

@@ -42,8 +42,9 @@ void nj_kernel_close(nj_kernel *kernel);
 /* Frees what `nj_kernel_config` made. */
 void nj_kernel_close_configs(nj_kernel *kernel);
 
-/* Finds the kernel's part of a device, which is made at the first call there; NULL with `error` filled. */
-nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int device, nj_error *error);
+/* Finds the kernel's part of a device, which is made at the first call there. `device` becomes the ordinal that it stands for. NULL with
+ * `error` filled. */
+nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int *device, nj_error *error);
 
 /* Says that an error is within a kernel. False. */
 bool nj_within_kernel(const nj_kernel *kernel, nj_error *error);

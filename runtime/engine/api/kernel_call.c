@@ -1,7 +1,6 @@
 #include "api/kernel_call.h"
 
 #include "base/sized.h"
-#include "driver/query.h"
 #include "launch/descriptor.h"
 #include "select/passed.h"
 
@@ -16,10 +15,8 @@ bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error
     if (setup != NULL && !nj_sized_take(&sized, setup, read, error)) {
         return false;
     }
-    if (read->reserved != 0) {
-        return nj_refuse_argument(error, -1, nj_format("%u", read->reserved).text, "expected nj_launch_setup.reserved to be 0");
-    }
-    return nj_device_find(read->device, &read->device, error);
+    return read->reserved == 0 ||
+           nj_refuse_argument(error, -1, nj_format("%u", read->reserved).text, "expected nj_launch_setup.reserved to be 0");
 }
 
 /* -- bound -- */
@@ -237,6 +234,12 @@ static bool read_place(const nj_kernel *kernel, nj_bound_call *call, size_t plac
     }
     return call->passed[place] == NULL ? read_default(kernel, call, place, error)
                                        : read_value(kernel, call, call->passed[place], (int)place, &call->values[place], error);
+}
+
+nj_kernel_device *nj_call_begin(nj_kernel *kernel, const nj_given_call *given, int *device, nj_bound_call *call, nj_error *error)
+{
+    nj_kernel_device *on = nj_kernel_on(kernel, device, error);
+    return on != NULL && nj_call_bind(kernel, given, call, error) ? on : NULL;
 }
 
 bool nj_call_bind(nj_kernel *kernel, const nj_given_call *given, nj_bound_call *call, nj_error *error)

@@ -218,13 +218,12 @@ static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call
 }
 
 nj_code nj_kernel_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                   const nj_launch_setup *setup, nj_reason_visitor visit, void *user, nj_error *error)
+                          int device, nj_reason_visitor visit, void *user, nj_error *error)
 {
     nj_error own;
     nj_bound_call call;
     const nj_given_call given = {args, arg_count, keywords, keyword_count};
-    nj_launch_setup all;
     error = error == NULL ? &own : error;
-    nj_kernel_device *on = nj_setup_read(setup, &all, error) ? nj_kernel_on(kernel, all.device, error) : NULL;
-    return on != NULL && nj_call_bind(kernel, &given, &call, error) && explain(kernel, on, &call, visit, user, error) ? NJ_OK : error->code;
+    nj_kernel_device *on = nj_call_begin(kernel, &given, &device, &call, error);
+    return on != NULL && explain(kernel, on, &call, visit, user, error) ? NJ_OK : error->code;
 }

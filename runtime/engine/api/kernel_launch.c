@@ -3,7 +3,6 @@
 #include "api/plan.h"
 
 #include "driver/library.h"
-#include "driver/query.h"
 #include "launch/pack.h"
 
 #include <stdlib.h>
@@ -39,16 +38,12 @@ static __attribute__((noinline)) nj_plan *resolve(nj_kernel *kernel, nj_kernel_d
     return plan;
 }
 
-/* Finds the plan for a call that it binds; NULL with `error` filled. */
+/* Binds a call and finds its plan; NULL with `error` filled. */
 static nj_plan *find_plan(nj_kernel *kernel, const nj_given_call *given, int device, nj_bound_call *call, nj_error *error)
 {
     nj_key key;
-    nj_kernel_device *on = nj_kernel_on(kernel, device, error);
+    nj_kernel_device *on = nj_call_begin(kernel, given, &device, call, error);
     if (on == NULL) {
-        nj_within_kernel(kernel, error);
-        return NULL;
-    }
-    if (!nj_call_bind(kernel, given, call, error)) {
         return NULL;
     }
     nj_arguments arguments = nj_call_arguments(call);
@@ -91,34 +86,31 @@ static bool launch_call(const nj_plan *plan, const nj_launch_setup *setup, const
 }
 
 nj_code nj_kernel_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                  const nj_launch_setup *setup, nj_error *error)
+                         const nj_launch_setup *setup, nj_error *error)
 {
     nj_error own;
     nj_bound_call call;
     const nj_given_call given = {args, arg_count, keywords, keyword_count};
     nj_launch_setup all;
     error = error == NULL ? &own : error;
-    nj_plan *plan = nj_setup_read(setup, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
+    const nj_plan *plan = nj_setup_read(setup, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
     return plan != NULL && launch_call(plan, &all, &call, error) ? NJ_OK : error->code;
 }
 
 const nj_plan *nj_kernel_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                    const nj_launch_setup *setup, nj_error *error)
+                                 int device, nj_error *error)
 {
     nj_error own;
     nj_bound_call call;
     const nj_given_call given = {args, arg_count, keywords, keyword_count};
-    nj_launch_setup all;
-    error = error == NULL ? &own : error;
-    return nj_setup_read(setup, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
+    return find_plan(kernel, &given, device, &call, error == NULL ? &own : error);
 }
 
 nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error)
 {
     nj_error own;
     error = error == NULL ? &own : error;
-    if (!nj_device_find(device, &device, error) || nj_kernel_on(kernel, device, error) == NULL) {
-        nj_within_kernel(kernel, error);
+    if (nj_kernel_on(kernel, &device, error) == NULL) {
         return error->code;
     }
     for (size_t row = 0; row < kernel->table.rows; row++) {

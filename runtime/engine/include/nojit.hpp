@@ -222,10 +222,9 @@ public:
     template <typename... Args> plan prepare(const launch &where, const Args &...args) const
     {
         const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
-        const nj_launch_setup setup = where.setup();
         nj_error found;
         return plan(detail::check(
-            nj_kernel_prepare(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, &found), found));
+            nj_kernel_prepare(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), where.device, &found), found));
     }
 
     // Calls `visit` with an nj_reason of each variant: whether it serves the call, and why not. Ends where `visit` throws.
@@ -247,10 +246,9 @@ public:
             }
         } told{visit, nullptr};
         const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
-        const nj_launch_setup setup = where.setup();
         nj_error found;
-        detail::check(nj_kernel_explain(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, visitor::call, &told,
-                                 &found),
+        detail::check(nj_kernel_explain(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), where.device, visitor::call,
+                                        &told, &found),
                       found);
         if (told.thrown != nullptr) {
             std::rethrow_exception(told.thrown);
