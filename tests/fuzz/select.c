@@ -1,6 +1,6 @@
 /* Fuzz selection: a call out of the first 128 bytes is set against the table whose JSON and columns the rest holds, if it is one, and
  * the last four bytes the numbers of its rows and images. The rows that are handed out are those that break no rule, the best first. */
-#include "select/choose.h"
+#include "select/select.h"
 #include "select/spec.h"
 #include "table/type_name.h"
 #include "parts.h"
@@ -343,7 +343,12 @@ static void select_of(const nj_table *table, source *from)
         nj_ids_free(ids);
         return;
     }
-    if (nj_spec_init(&spec, table, ids, OPTIONS, 90, tuning, &error)) {
+    static const nj_tuning_table unmeasured;
+    nj_tuned tuned = {0};
+    if (tuning != NULL) {
+        tuned.table = tuning->table_count == 0 ? &unmeasured : tuning->tables;
+    }
+    if (nj_spec_init(&spec, table, ids, OPTIONS, 90, tuning, &tuned, &error)) {
         made.ids = ids;
         draw_call(from, table, &made);
         bool stop = draw(from, 8) == 0;
@@ -357,12 +362,10 @@ static void select_of(const nj_table *table, source *from)
             .context = &stop,
         };
         int64_t numbers[NJ_TUNING_KEYS_MAX];
-        nj_preference preference = {.key = numbers, .key_count = spec.tuning_count, .multiprocessors = draw(from, 200)};
+        nj_preference preference = {.key = numbers, .key_count = spec.tuning_count, .tuned.multiprocessors = draw(from, 200)};
         nj_spec_key(&spec, made.values, &passed.arguments, &key);
-        for (uint32_t i = 0; i < spec.tuning_count; i++) {
-            numbers[i] = nj_bucket_of(spec.bucket, nj_tuning_number(&spec.tuning[i], made.values));
-        }
-        preference.table = tuning == NULL || tuning->table_count == 0 ? NULL : &tuning->tables[draw(from, tuning->table_count)];
+        nj_tuning_round(spec.tuning, spec.tuning_count, spec.bucket, made.values, numbers);
+        preference.tuned.table = tuning == NULL || tuning->table_count == 0 ? NULL : &tuning->tables[draw(from, tuning->table_count)];
         choose(&spec.typing, &passed, &preference);
     } else {
         fuzz_expect(false, &error, false);

@@ -140,7 +140,7 @@ void fuzz_input(const unsigned char *bytes, size_t size)
             estimates[i] = (nj_estimate){costly[i], {from.at + start, end - start}};
         }
     }
-    nj_preference preference = {.key = key, .key_count = keys, .multiprocessors = flat};
+    nj_preference preference = {.key = key, .key_count = keys, .tuned.multiprocessors = flat};
     nj_order order;
     bool ranked = nj_rank(&block, &preference, &order);
     if (!ranked && !fuzz_is_starved()) {

@@ -9,7 +9,7 @@
 #include "values/make_value.h"
 #include "variant_table/py_table.h"
 
-#include "select/choose.h"
+#include "select/select.h"
 
 typedef struct {
     PyObject_HEAD
@@ -150,9 +150,9 @@ static int read_key(selection *self, PyObject *where)
     }
     for (uint32_t i = 0; i < tuning->key_count; i++) {
         self->numbers[i] = nj_tuning_number(&self->programs[i], self->read->values);
-        self->rounded[i] = nj_bucket_of(tuning->bucket, self->numbers[i]);
     }
-    self->preference = (nj_preference){self->ordering.tuned.table, self->rounded, tuning->key_count, self->ordering.tuned.multiprocessors};
+    nj_tuning_round(self->programs, tuning->key_count, tuning->bucket, self->read->values, self->rounded);
+    self->preference = (nj_preference){self->ordering.tuned, self->rounded, tuning->key_count};
     return 0;
 }
 

@@ -4,7 +4,7 @@
 #include "python/utf8.h"
 #include "values/py_constant.h"
 
-#include "select/choose.h"
+#include "select/select.h"
 
 /* A call's constexprs and options as the engine takes them. */
 typedef struct {
@@ -53,25 +53,15 @@ static int read_given(PyObject *owner, const py_signature *signature, const py_c
     return status;
 }
 
-static Py_ssize_t choose(const py_spec *spec, const nj_passed *passed)
+static Py_ssize_t select_row(const py_spec *spec, const nj_passed *passed)
 {
-    nj_choice choice;
     nj_fault fault;
     size_t row = 0;
-    int64_t key[NJ_TUNING_KEYS_MAX];
-    nj_preference preference = {spec->ordering.tuned.table, key, spec->it.tuning_count, spec->ordering.tuned.multiprocessors};
-    for (uint32_t i = 0; i < spec->it.tuning_count; i++) {
-        key[i] = nj_bucket_of(spec->it.bucket, nj_tuning_number(&spec->it.tuning[i], passed->arguments.values));
-    }
-    nj_verdict outcome = nj_choice_open(&choice, &spec->it.typing, passed, &fault);
-    if (outcome == NJ_SERVED) {
-        outcome = nj_choose(&choice, &preference, &row);
-    }
-    nj_choice_close(&choice);
-    if (outcome == NJ_NO_MEMORY) {
+    nj_verdict verdict = nj_select(&spec->it, passed, &row, &fault);
+    if (verdict == NJ_NO_MEMORY) {
         PyErr_NoMemory();
     }
-    return outcome == NJ_SERVED ? (Py_ssize_t)row : outcome == NJ_NO_MEMORY || outcome == NJ_STOPPED ? PY_FAILED_ROW : PY_UNSERVED_ROW;
+    return verdict == NJ_SERVED ? (Py_ssize_t)row : verdict == NJ_NO_MEMORY || verdict == NJ_STOPPED ? PY_FAILED_ROW : PY_UNSERVED_ROW;
 }
 
 Py_ssize_t py_choose_row(PyObject *owner, const py_signature *signature, const py_spec *spec, const py_call *call)
@@ -91,7 +81,7 @@ Py_ssize_t py_choose_row(PyObject *owner, const py_signature *signature, const p
             .arch = spec->it.arch,
             .interrupted = py_is_interrupted,
         };
-        row = choose(spec, &passed);
+        row = select_row(spec, &passed);
     }
     py_pile_free(made->pile);
     Py_XDECREF(made->held);

@@ -34,8 +34,8 @@ static int spec_init(py_spec *self, PyObject *args, PyObject *kwargs)
     Py_XINCREF(self->ordering.object);
     self->table = Py_NewRef(handle);
     self->ids = (py_ids *)Py_NewRef(ids);
-    const nj_tuning *tuning = self->ordering.tuned.table == NULL ? NULL : self->ordering.tuning;
-    if (!nj_spec_init(&self->it, table, self->ids->ids, (size_t)options, arch, tuning, &error)) {
+    const py_ordering *by = &self->ordering;
+    if (!nj_spec_init(&self->it, table, self->ids->ids, (size_t)options, arch, by->tuning, &by->tuned, &error)) {
         py_raise(&error, where);
         return -1;
     }

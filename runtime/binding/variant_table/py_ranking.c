@@ -22,7 +22,7 @@ static bool read_key(PyObject *key, long long multiprocessors, py_asked *asked)
     }
     asked->preference.key = asked->key;
     asked->preference.key_count = (uint32_t)PyTuple_GET_SIZE(key);
-    asked->preference.multiprocessors = multiprocessors;
+    asked->preference.tuned.multiprocessors = multiprocessors;
     return py_read_point(key, asked->key, asked->preference.key_count);
 }
 

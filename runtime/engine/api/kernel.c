@@ -3,6 +3,7 @@
 #include "api/plan.h"
 #include "base/texts.h"
 #include "driver/query.h"
+#include "launch/tuned.h"
 
 #include <stdlib.h>
 
@@ -194,9 +195,9 @@ static nj_kernel_device *make_device(nj_kernel *kernel, int device, nj_error *er
         nj_no_memory(error);
         return NULL;
     }
-    bool made = tuning == NULL || nj_tuned_on(tuning, device, &it->tuned, error);
-    made = made && nj_spec_init(&it->spec, &kernel->table, kernel->ids, kernel->option_count, kernel->bundle->arch,
-                                it->tuned.table == NULL ? NULL : tuning, error);
+    nj_tuned tuned = {0};
+    bool made = (tuning == NULL || nj_tuned_on(tuning, device, &tuned, error)) &&
+                nj_spec_init(&it->spec, &kernel->table, kernel->ids, kernel->option_count, kernel->bundle->arch, tuning, &tuned, error);
     if (!made) {
         close_device(it);
         it = NULL;

@@ -5,14 +5,12 @@
 #include "api/bundle.h"
 #include "driver/driver.h"
 #include "launch/cache.h"
-#include "launch/tuned.h"
 #include "select/spec.h"
 
 /* A kernel on one device. */
 typedef struct {
     nj_spec spec;
-    nj_tuned tuned;
-    nj_cache plans;               /* by key; guarded by the kernel's lock while written */
+    nj_cache plans; /* by key; guarded by the kernel's lock while written */
 } nj_kernel_device;
 
 /* The configs of a kernel as callers see them. */

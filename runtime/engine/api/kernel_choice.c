@@ -30,47 +30,44 @@ static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fa
     }
 }
 
+/* Takes a call as selection does; false with `error` filled. */
+static bool read_passed(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *constants, nj_passed *passed, nj_error *error)
+{
+    if (!nj_constants_read(kernel, call, constants, error)) {
+        return false;
+    }
+    *passed = (nj_passed){
+        .arguments = nj_call_arguments(call),
+        .given = constants->given,
+        .option_count = kernel->option_count,
+        .options = kernel->options,
+        .arch = kernel->bundle->arch,
+    };
+    return true;
+}
+
 bool nj_call_choice_open(nj_call_choice *it, const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, nj_error *error)
 {
     nj_fault fault = {0};
     memset(it, 0, sizeof *it);
     it->kernel = kernel;
-    if (!nj_constants_read(kernel, call, &it->constants, error)) {
+    if (!read_passed(kernel, call, &it->constants, &it->passed, error)) {
         return false;
     }
-    it->passed = (nj_passed){
-        .arguments = nj_call_arguments(call),
-        .given = it->constants.given,
-        .option_count = kernel->option_count,
-        .options = kernel->options,
-        .arch = kernel->bundle->arch,
-    };
     nj_verdict verdict = nj_choice_open(&it->choice, &on->spec.typing, &it->passed, &fault);
     return verdict == NJ_SERVED || refuse_call(kernel, verdict, &fault, error);
 }
 
-/* The numbers of the tuning key, rounded. */
-static nj_preference preference_of(const nj_kernel_device *on, const nj_bound_call *call, int64_t key[NJ_TUNING_KEYS_MAX])
-{
-    for (uint32_t i = 0; i < on->spec.tuning_count; i++) {
-        key[i] = nj_bucket_of(on->spec.bucket, nj_tuning_number(&on->spec.tuning[i], call->values));
-    }
-    return (nj_preference){on->tuned.table, key, on->spec.tuning_count, on->tuned.multiprocessors};
-}
-
-bool nj_call_choice_row(nj_call_choice *it, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error)
-{
-    int64_t key[NJ_TUNING_KEYS_MAX];
-    nj_fault fault = {0};
-    nj_preference preference = preference_of(on, call, key);
-    nj_verdict verdict = nj_choose(&it->choice, &preference, row);
-    return verdict == NJ_SERVED || refuse_call(it->kernel, verdict, &fault, error);
-}
-
 bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error)
 {
-    nj_call_choice it;
-    bool served = nj_call_choice_open(&it, kernel, on, call, error) && nj_call_choice_row(&it, on, call, row, error);
-    nj_call_choice_close(&it);
+    nj_given_constants constants;
+    nj_passed passed;
+    nj_fault fault = {0};
+    bool served = false;
+    if (read_passed(kernel, call, &constants, &passed, error)) {
+        nj_verdict verdict = nj_select(&on->spec, &passed, row, &fault);
+        served = verdict == NJ_SERVED || refuse_call(kernel, verdict, &fault, error);
+    }
+    nj_constants_drop(&constants);
     return served;
 }

@@ -3,7 +3,7 @@
 #define NOJIT_API_KERNEL_CHOICE_H
 
 #include "api/kernel_call.h"
-#include "select/choose.h"
+#include "select/select.h"
 
 /* A call set against a kernel's table. */
 typedef struct {
@@ -16,9 +16,6 @@ typedef struct {
 /* Sets a call against the kernel's table; false with `error` filled. `nj_call_choice_close` is due in either case. */
 bool nj_call_choice_open(nj_call_choice *it, const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, nj_error *error);
 void nj_call_choice_close(nj_call_choice *it);
-
-/* Chooses the row that serves the call; false with `error` filled. */
-bool nj_call_choice_row(nj_call_choice *it, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error);
 
 /* Finds the row that serves a bound call, whose arguments `nj_spec_key` has coerced; false with `error` filled. */
 bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error);

@@ -209,8 +209,7 @@ static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call
     (void)nj_spec_key(&on->spec, call->values, &arguments, &key);
     bool open = nj_call_choice_open(&it, kernel, on, call, error) || nj_within_argument(kernel, error);
     if (open) {
-        nj_error ignored;
-        chosen = nj_call_choice_row(&it, on, call, &chosen, &ignored) ? chosen : SIZE_MAX;
+        chosen = nj_select_of(&on->spec, &it.choice, &chosen) == NJ_SERVED ? chosen : SIZE_MAX;
         tell_all(&it, call, chosen, visit, user);
     }
     nj_call_choice_close(&it);

@@ -1,7 +1,6 @@
 #include "launch/tuned.h"
 
 #include "driver/query.h"
-#include "select/ranking.h"
 
 #include <string.h>
 

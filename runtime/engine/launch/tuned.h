@@ -2,13 +2,7 @@
 #ifndef NOJIT_LAUNCH_TUNED_H
 #define NOJIT_LAUNCH_TUNED_H
 
-#include "base/error.h"
-#include "table/table.h"
-
-typedef struct {
-    const nj_tuning_table *table; /* NULL if nothing was measured */
-    int64_t multiprocessors;      /* of the device */
-} nj_tuned;
+#include "select/ranking.h"
 
 /* Takes the first table: the device that was measured stands for the one at hand. */
 NJ_INTERNAL nj_tuned nj_tuned_first(const nj_tuning *tuning);

@@ -141,7 +141,7 @@ static int compare_listed(const void *one, const void *other)
 /* Says of each case which block it is in. */
 static bool find_blocks(search *it)
 {
-    const nj_tuning_table *tuned = it->preference->table;
+    const nj_tuning_table *tuned = it->preference->tuned.table;
     uint32_t cases = it->choice->typing->table->case_count;
     it->block_of = calloc((size_t)cases + 1, sizeof *it->block_of);
     it->orders = calloc((size_t)tuned->block_count + 1, sizeof *it->orders);
@@ -164,7 +164,7 @@ static bool make_order(search *it, uint32_t block)
 {
     block_order *made = &it->orders[block];
     nj_order order;
-    made->made = nj_rank(&it->preference->table->blocks[block], it->preference, &order);
+    made->made = nj_rank(&it->preference->tuned.table->blocks[block], it->preference, &order);
     made->listed = made->made ? malloc(((size_t)order.count + 1) * sizeof *made->listed) : NULL;
     if (made->listed != NULL) {
         for (uint32_t i = 0; i < order.count; i++) {
@@ -197,7 +197,7 @@ static uint32_t rank_in(const block_order *order, uint32_t config)
 /* Ranks runs whose ints are equally wide. */
 static bool rank_runs(search *it, size_t first, size_t end)
 {
-    bool tuned = it->preference != NULL && it->preference->table != NULL && end - first > 1;
+    bool tuned = it->preference != NULL && it->preference->tuned.table != NULL && end - first > 1;
     if (tuned && it->block_of == NULL && !find_blocks(it)) {
         return false;
     }
@@ -294,7 +294,7 @@ static void take_rows(search *it, nj_take_row take, void *context, bool *any)
 
 static void clear_search(search *it)
 {
-    for (uint32_t i = 0; it->orders != NULL && i < it->preference->table->block_count; i++) {
+    for (uint32_t i = 0; it->orders != NULL && i < it->preference->tuned.table->block_count; i++) {
         free(it->orders[i].listed);
     }
     free(it->orders);
@@ -330,7 +330,7 @@ bool nj_choice_rank(nj_choice *choice, const nj_preference *preference, uint32_t
 {
     search it = {.choice = choice, .preference = preference};
     *rank = config;
-    if (preference == NULL || preference->table == NULL) {
+    if (preference == NULL || preference->tuned.table == NULL) {
         return true;
     }
     bool ranked = find_blocks(&it);

@@ -214,7 +214,7 @@ static bool list(const met_configs *all, nj_order *order)
 /* Orders configs by what they are estimated to take; of equal ones the first stays the first. */
 static bool rank_by_cost(const nj_tuning_block *block, const nj_preference *by, met_configs *all)
 {
-    nj_cost_facts facts = {by->key, by->key_count, by->multiprocessors};
+    nj_cost_facts facts = {by->key, by->key_count, by->tuned.multiprocessors};
     int64_t *costs = malloc(((size_t)block->estimate_count + 1) * sizeof *costs);
     bool made = make_room(block->estimate_count, all) && costs != NULL;
     for (uint32_t i = 0; made && i < block->estimate_count; i++) {

@@ -10,12 +10,17 @@
 #include "base/error.h"
 #include "table/table.h"
 
+/* What was measured that counts on a device. */
+typedef struct {
+    const nj_tuning_table *table; /* NULL if nothing was measured: the table's own order counts */
+    int64_t multiprocessors;      /* of the device */
+} nj_tuned;
+
 /* What orders the configs of a call. */
 typedef struct {
-    const nj_tuning_table *table; /* NULL: the table's own order */
-    const int64_t *key;           /* rounded to its buckets */
+    nj_tuned tuned;
+    const int64_t *key; /* rounded to its buckets */
     uint32_t key_count;
-    int64_t multiprocessors; /* of the device */
 } nj_preference;
 
 /* Configs in an order; owned. */

@@ -154,10 +154,22 @@ static bool lay_out(nj_spec *spec, nj_error *error)
     return true;
 }
 
-bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t option_count, int arch, const nj_tuning *tuning,
-                  nj_error *error)
+/* Makes the programs of the key that orders configs; false with `error` filled. */
+static bool take_tuning(nj_spec *spec, const nj_tuning *tuning, nj_error *error)
 {
-    *spec = (nj_spec){.arch = arch, .bucket = NJ_BUCKET_EXACT};
+    spec->tuning = calloc(NJ_TUNING_KEYS_MAX, sizeof *spec->tuning);
+    if (spec->tuning == NULL) {
+        return nj_no_memory(error);
+    }
+    spec->tuning_count = tuning->key_count;
+    spec->bucket = tuning->bucket;
+    return nj_tuning_programs(&spec->typing, tuning, spec->tuning, error);
+}
+
+bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t option_count, int arch, const nj_tuning *tuning,
+                  const nj_tuned *tuned, nj_error *error)
+{
+    *spec = (nj_spec){.arch = arch, .tuned = *tuned, .bucket = NJ_BUCKET_EXACT};
     if (option_count > NJ_ARGUMENTS_MAX || table->param_count > NJ_ARGUMENTS_MAX - option_count) {
         return nj_differ(error, nj_format("%u and %zu", table->param_count, option_count).text,
                          "expected at most %d params and options", NJ_ARGUMENTS_MAX);
@@ -173,22 +185,11 @@ bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t opti
         return false;
     }
     spec->fields = calloc((size_t)spec->argument_count + spec->program_count + 1, sizeof *spec->fields);
-    spec->tuning = tuning == NULL ? NULL : calloc(NJ_TUNING_KEYS_MAX, sizeof *spec->tuning);
-    if (spec->fields == NULL || (tuning != NULL && spec->tuning == NULL)) {
-        return nj_no_memory(error);
-    }
-    if (!fill_fields(spec)) {
+    if (spec->fields == NULL || !fill_fields(spec)) {
         return nj_no_memory(error);
     }
     note_hints(spec);
-    if (tuning != NULL) {
-        spec->tuning_count = tuning->key_count;
-        spec->bucket = tuning->bucket;
-        if (!nj_tuning_programs(&spec->typing, tuning, spec->tuning, error)) {
-            return false;
-        }
-    }
-    return lay_out(spec, error);
+    return (tuned->table == NULL || take_tuning(spec, tuning, error)) && lay_out(spec, error);
 }
 
 void nj_spec_clear(nj_spec *spec)

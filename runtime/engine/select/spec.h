@@ -4,6 +4,7 @@
 
 #include "expr/machine.h"
 #include "select/key.h"
+#include "select/ranking.h"
 #include "select/typing.h"
 
 /* bits that a constexpr, an option or a program's result takes in the packed words */
@@ -56,16 +57,17 @@ typedef struct nj_spec {
     uint32_t packed_words;
     nj_key_field *fields; /* arguments, then programs */
     nj_program *programs; /* over arguments, that choose a variant */
+    nj_tuned tuned;
     nj_tuning_key *tuning;
     nj_bucket bucket;
     int arch; /* what ``arch`` stands for in expressions: 90 */
 } nj_spec;
 
-/* Makes the spec of a table, which must outlive it, as must `ids`, which gets every value that a key can hold. `tuning` orders the
- * configs on the device, by a key that is the table's own or another's; NULL if nothing does. False with `error` filled: an
- * expression is too long, or asks for a name that is no param, or a limit is passed. `nj_spec_clear` is due in either case. */
-NJ_INTERNAL bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t option_count, int arch,
-                              const nj_tuning *tuning, nj_error *error);
+/* Makes the spec of a table, which must outlive it, as must `ids`, which gets every value that a key can hold. `tuned` orders the
+ * configs on the device, by the key of `tuning`, the table's own or another's, which may be NULL if nothing does. False with `error`
+ * filled: an expression is too long, or asks for a name that is no param, or a limit is passed. `nj_spec_clear` is due in either case. */
+NJ_INTERNAL bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t option_count, int arch, const nj_tuning *tuning,
+                              const nj_tuned *tuned, nj_error *error);
 NJ_INTERNAL void nj_spec_clear(nj_spec *spec);
 
 /* Makes the programs of a tuning's key; false with `error` filled. `made` has room for NJ_TUNING_KEYS_MAX, to be freed. */
