@@ -105,7 +105,14 @@ int main(int, char **words)
         float *x = reinterpret_cast<float *>(0x1000);
         kernel(where, x, x, x, 1000);
         nojit::plan plan = kernel.prepare(where, x, x, x, 1000);
-        std::printf("%s %zu\n", plan.value(3).type, plan.about().value_count);
+        std::printf("%s %zu %zu\n", plan.value(3).type, plan.about().value_count, kernel.configs()[0].setting_count);
+        plan.launch(nullptr, {2}, x, x, x, 1008);
+        plan.launch(nullptr, x, x, x, 1008);
+        try {
+            plan.launch(nullptr, x, x, x, 1008L);
+        } catch (const std::invalid_argument &error) {
+            std::printf("%s\n", error.what());
+        }
         int reasons = 0;
         kernel.explain(where, [&](const nj_reason &) { reasons++; }, x, x, x, 1000);
         std::printf("%d\n", reasons);
@@ -115,7 +122,7 @@ int main(int, char **words)
             std::printf("%d\n", thrown);
         }
     }
-    std::string_view notes = bundle.attachment("notes.txt");
+    std::string_view notes = bundle.attachment(bundle.attachment_names().at(0));
     std::printf("%.*s\n", int(notes.size()), notes.data());
     try {
         bundle.kernel(std::string("none"));
@@ -133,7 +140,8 @@ def test_a_program_in_cpp_asks_and_launches(tmp_path: Path, fakecuda: FakeCuda) 
     ran = run(tmp_path / "ask", bundle, fakecuda=fakecuda)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == [
-        "x_ptr y_ptr out_ptr n BLOCK i32 4",
+        "x_ptr y_ptr out_ptr n BLOCK i32 4 4",
+        "expected a value of the size of i32 for n",
         "4",
         "5",
         "built on a Monday",
@@ -146,10 +154,13 @@ BORROWED = r"""
 
 template <typename T> constexpr bool makes_arg = std::is_constructible_v<nojit::arg, T>;
 
-static_assert(makes_arg<const char *> && makes_arg<const std::string &> && makes_arg<std::string &>);
+static_assert(makes_arg<const std::string &> && makes_arg<std::string &>);
+// a string, or bytes on the device
+static_assert(!makes_arg<const char *> && !makes_arg<char *> && makes_arg<signed char *> && makes_arg<const unsigned char *>);
 static_assert(!makes_arg<std::string> && !makes_arg<const std::string>);
 static_assert(makes_arg<const nj_tensor_descriptor &> && !makes_arg<nj_tensor_descriptor>);
 static_assert(std::is_constructible_v<nojit::keyword, const char *, const std::string &>);
+static_assert(std::is_constructible_v<nojit::keyword, const char *, const char *>);
 static_assert(!std::is_constructible_v<nojit::keyword, const char *, std::string>);
 """
 TEMPORARY = """
@@ -189,7 +200,7 @@ def symbols(library: Path, pattern: str) -> set[str]:
 
 def test_the_public_symbols_are_those_of_the_header() -> None:
     declared = set(re.findall(r"^NJ_API .*?\b(nj_\w+)\(", HEADER, re.MULTILINE))
-    assert len(declared) == 20
+    assert len(declared) == 21
     assert symbols(LIBRARY, rf" T (nj_\w+)@@NOJIT_{'.'.join(VERSION)}") == declared
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from nojit.aot.bench.case_setup import Stage, Unavailable
 from nojit.runtime import _core
 
-__all__ = ["Arg", "CallInC", "LaunchSetup", "Value", "library_path"]
+__all__ = ["Arg", "Call", "CallInC", "Keyword", "LaunchSetup", "Value", "library_path"]
 
 # of nj_arg_kind and nj_dtype
 _INT, _POINTER, _FP32 = 3, 6, 13
@@ -39,15 +39,31 @@ class Arg(ctypes.Structure):
     _fields_ = (("kind", ctypes.c_uint32), ("dtype", ctypes.c_uint32), ("value", Value), ("count", ctypes.c_size_t))
 
 
+class Keyword(ctypes.Structure):
+    """``nj_keyword``."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("value", Arg))
+
+
+class Call(ctypes.Structure):
+    """``nj_call``."""
+
+    _fields_ = (
+        ("args", ctypes.POINTER(Arg)),
+        ("arg_count", ctypes.c_size_t),
+        ("keywords", ctypes.POINTER(Keyword)),
+        ("keyword_count", ctypes.c_size_t),
+    )
+
+
 class LaunchSetup(ctypes.Structure):
     """``nj_launch_setup``."""
 
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("stream", ctypes.c_void_p),
+        ("grid", ctypes.POINTER(ctypes.c_uint32)),
         ("device", ctypes.c_int),
-        ("grid_rank", ctypes.c_int),
-        ("grid", ctypes.c_uint32 * 3),
         ("reserved", ctypes.c_uint32),
     )
 
@@ -58,7 +74,7 @@ class CallInC:
     Attributes:
         library: libnojit.
         kernel: the handle of the kernel.
-        args: its arguments.
+        call: its arguments.
         setup: device, stream and grid.
 
     Args:
@@ -81,14 +97,13 @@ class CallInC:
         self._values = {**stage.addresses, **stage.case.numbers}
         args = [Arg(_POINTER, _FP32, Value(natural=address)) for address in stage.addresses.values()]
         args += [Arg(_INT, 0, Value(integer=number)) for number in stage.case.numbers.values()]
-        self.args: Any = (Arg * len(args))(*args)
-        self.setup = LaunchSetup(ctypes.sizeof(LaunchSetup), stage.stream or None, stage.device, 1)
-        self.setup.grid[0] = 1
+        self.call = Call((Arg * len(args))(*args), len(args))
+        self.setup = LaunchSetup(ctypes.sizeof(LaunchSetup), stage.stream or None, (ctypes.c_uint32 * 3)(1, 1, 1), stage.device)
 
     def plan(self) -> tuple[ctypes.c_void_p, Any]:
         """Return a plan, and pointers to its values."""
-        count, device = ctypes.c_size_t(len(self.args)), ctypes.c_int(self.setup.device)
-        found = self.library.nj_kernel_prepare(self.kernel, self.args, count, None, ctypes.c_size_t(0), device, None)
+        device = ctypes.c_int(self.setup.device)
+        found = self.library.nj_kernel_prepare(self.kernel, ctypes.byref(self.call), device, None)
         if not found:
             raise Unavailable("libnojit selects no variant for the call")
         # the low bytes of an int are that int in fewer bytes

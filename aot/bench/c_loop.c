@@ -41,16 +41,15 @@ int64_t plan_loop(plan_fn launch, const void *plan, const void *const *values, v
 }
 
 /* nj_kernel_launch of nojit.h. */
-typedef int (*call_fn)(void *kernel, const void *args, size_t arg_count, const void *keywords, size_t keyword_count,
-                       const void *config, void *error);
+typedef int (*call_fn)(void *kernel, const void *call, const void *setup, void *error);
 
 /* As `launch_loop`, with minus an nj_code. */
-int64_t call_loop(call_fn launch, void *kernel, const void *args, size_t arg_count, const void *config, int count)
+int64_t call_loop(call_fn launch, void *kernel, const void *call, const void *setup, int count)
 {
     struct timespec begin, end;
     clock_gettime(CLOCK_MONOTONIC, &begin);
     for (int i = 0; i < count; i++) {
-        int code = launch(kernel, args, arg_count, 0, 0, config, 0);
+        int code = launch(kernel, call, setup, 0);
         if (code)
             return -(int64_t)code;
     }

@@ -96,12 +96,8 @@ def c_plan(stage: Stage) -> Timer:
 def c_launch(stage: Stage) -> Timer:
     """Return a timer of a C loop around ``nj_kernel_launch``, which finds the plan of a call by its arguments."""
     call, loop = CallInC(stage), compile_loops(stage.folder).call_loop
-    count = ctypes.c_size_t(len(call.args))
-    return _timer(
-        lambda launches: loop(
-            call.library.nj_kernel_launch, call.kernel, call.args, count, ctypes.byref(call.setup), launches
-        )
-    )
+    given, setup = ctypes.byref(call.call), ctypes.byref(call.setup)
+    return _timer(lambda launches: loop(call.library.nj_kernel_launch, call.kernel, given, setup, launches))
 
 
 def _timer(loop: Callable[[int], int]) -> Timer:

@@ -71,7 +71,8 @@ static void launch_all(nj_kernel *kernel, int from)
                          nj_arg_int(which & 4 ? 1024 : 1001)};
         nj_launch_setup setup = NJ_LAUNCH_SETUP_INIT;
         setup.device = which >> 3;
-        must(nj_kernel_launch(kernel, args, 3, NULL, 0, &setup, &error) == NJ_OK, "launch", &error);
+        nj_call call = {args, 3, NULL, 0};
+        must(nj_kernel_launch(kernel, &call, &setup, &error) == NJ_OK, "launch", &error);
     }
 }
 
@@ -83,7 +84,8 @@ static void launch_tiles(nj_kernel *kernel, int from)
         nj_tensor_descriptor tile = {sizeof tile, 0x4000 + 0x100 * (uint64_t)((i + from) % 24), NJ_DTYPE_FP16, 2, {128, 64}, {64, 1}, {64, 64},
                                      {0}, {0}, 0, 0, {0}};
         nj_arg args[] = {nj_arg_descriptor(&tile), nj_arg_int(i + 1)};
-        must(nj_kernel_launch(kernel, args, 2, NULL, 0, NULL, &error) == NJ_OK, "tile", &error);
+        nj_call call = {args, 2, NULL, 0};
+        must(nj_kernel_launch(kernel, &call, NULL, &error) == NJ_OK, "tile", &error);
     }
 }
 
@@ -108,7 +110,8 @@ static void *work(void *number)
     for (int round = 0; round < ROUNDS; round++) {
         launch_all(kernels[(round + from) % 2], from);
         nj_arg args[] = {nj_arg_pointer(0x1000, NJ_DTYPE_FP32), nj_arg_pointer(0x2000, NJ_DTYPE_FP32), nj_arg_int(16)};
-        const nj_plan *plan = nj_kernel_prepare(kernels[round % 2], args, 3, NULL, 0, NJ_CURRENT_DEVICE, &error);
+        nj_call call = {args, 3, NULL, 0};
+        const nj_plan *plan = nj_kernel_prepare(kernels[round % 2], &call, NJ_CURRENT_DEVICE, &error);
         must(plan != NULL, "prepare", &error);
         const void *values[] = {&args[0].address, &args[1].address, &args[2].integer};
         must(nj_plan_launch(plan, values, NULL, NULL, &error) == NJ_OK, "plan", &error);
@@ -117,7 +120,7 @@ static void *work(void *number)
         }
         if (round % 50 == 0) {
             int reasons = 0;
-            must(nj_kernel_explain(kernels[0], args, 3, NULL, 0, NJ_CURRENT_DEVICE, count_reason, &reasons, &error) == NJ_OK, "explain", &error);
+            must(nj_kernel_explain(kernels[0], &call, NJ_CURRENT_DEVICE, count_reason, &reasons, &error) == NJ_OK, "explain", &error);
             nj_kernel_info about = NJ_KERNEL_INFO_INIT;
             must(nj_kernel_about(kernels[0], &about, &error) == NJ_OK && reasons == (int)about.variant_count, "reasons", &error);
             nj_config_info config = NJ_CONFIG_INFO_INIT;

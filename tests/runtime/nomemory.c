@@ -54,8 +54,9 @@ static nj_code use(nj_bundle *bundle, nj_error *error)
     }
     nj_arg args[] = {nj_arg_pointer(0x1000, NJ_DTYPE_FP16), nj_arg_pointer(0x2000, NJ_DTYPE_FP16), nj_arg_int(1024)};
     nj_keyword block = {"BLOCK", nj_arg_int(256)};
-    if (nj_kernel_explain(add, args, 3, &block, 1, NJ_CURRENT_DEVICE, ignore, NULL, error) != NJ_OK || nj_kernel_launch(add, args, 3, NULL, 0, NULL, error) != NJ_OK ||
-        nj_kernel_launch(add, args, 3, &block, 1, NULL, error) != NJ_OK || nj_kernel_prepare(add, args, 3, &block, 1, NJ_CURRENT_DEVICE, error) == NULL ||
+    nj_call plain = {args, 3, NULL, 0}, given = {args, 3, &block, 1};
+    if (nj_kernel_explain(add, &given, NJ_CURRENT_DEVICE, ignore, NULL, error) != NJ_OK || nj_kernel_launch(add, &plain, NULL, error) != NJ_OK ||
+        nj_kernel_launch(add, &given, NULL, error) != NJ_OK || nj_kernel_prepare(add, &given, NJ_CURRENT_DEVICE, error) == NULL ||
         nj_kernel_load(add, 0, error) != NJ_OK) {
         return error->code;
     }
@@ -66,7 +67,8 @@ static nj_code use(nj_bundle *bundle, nj_error *error)
     nj_tensor_descriptor described = {sizeof described, 0x4000, NJ_DTYPE_FP16, 2, {128, 64}, {64, 1}, {64, 64}, {0}, {0}, 0, 0, {0}};
     nj_arg members[] = {nj_arg_descriptor(&described), nj_arg_int(5), nj_arg_text("sum")};
     nj_arg both[] = {nj_arg_tuple(members, 3)};
-    return nj_kernel_launch(tile, both, 1, NULL, 0, NULL, error);
+    nj_call tiled = {both, 1, NULL, 0};
+    return nj_kernel_launch(tile, &tiled, NULL, error);
 }
 
 int main(int count, char **words)

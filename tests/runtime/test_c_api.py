@@ -417,11 +417,13 @@ def test_a_bundle_and_its_kernels_say_what_they_are(open_c: Callable[..., CBundl
     assert bundle.fit(0) == 0
 
 
-def test_an_attachment_is_read_once_and_kept(open_c: Callable[..., CBundle]) -> None:
+def test_an_attachment_is_read_once_and_kept(api: CApi, open_c: Callable[..., CBundle]) -> None:
     attached = (("empty", b""), ("notes.txt", b"of a build\0\xff"))
     bundle = open_c(kernel("add", **VECTOR_ADD), attachments=attached)
     at, content = bundle.attachment("notes.txt")
     assert content == b"of a build\0\xff"
+    assert bundle.attachments() == ["empty", "notes.txt"]
+    assert api.library.nj_bundle_attachment_name(bundle.handle, ctypes.c_size_t(2)) is None
     assert bundle.attachment("notes.txt") == (at, content)
     assert bundle.attachment("empty")[1] == b""
     with pytest.raises(CError, match=r"expected one of 2 attachments: empty, notes.txt, got 'notes' - at .*nojit"):
@@ -818,10 +820,26 @@ def test_the_caller_decompresses(api: CApi, fakecuda: FakeCuda, tmp_path: Path) 
 
 
 def test_the_log_is_told_what_takes_time(open_c: Callable[..., CBundle]) -> None:
-    told: list[tuple[bytes, bytes | None, int]] = []
-    log = LOG(lambda _user, event: told.append((event.contents.kind, event.contents.kernel, event.contents.device)))
-    open_c(kernel("add", **VECTOR_ADD), options=Options.of(log=log)).kernel("add").launch(X, Y, 5)
-    assert told == [(b"open", None, -1), (b"load", b"add", 0), (b"plan", b"add", 0)]
+    told: list[tuple[Any, ...]] = []
+
+    def take(_user: Any, event: Any) -> None:
+        one = event.contents
+        told.append((one.kind, one.device, one.kernel, one.variant, one.path, one.digest))
+        assert 0 < one.nanoseconds < 60_000_000_000
+
+    bundle = open_c(kernel("add", **VECTOR_ADD), options=Options.of(log=LOG(take)))
+    add = bundle.kernel("add")
+    add.launch(X, Y, 5)
+    opened, load, plan = 1, 2, 3
+    variant = add.prepare(X, Y, 5).about().variant
+    assert variant > 0
+    assert [one[:4] for one in told] == [
+        (opened, -1, None, 0),
+        (load, 0, b"add", variant),
+        (plan, 0, b"add", variant),
+    ]
+    assert {one[5] for one in told} == {bundle.about().digest}
+    assert {one[4][-8:] for one in told} == {b"/0.nojit"}
 
 
 def test_a_verifier_judges_before_anything_is_parsed(api: CApi, tmp_path: Path) -> None:

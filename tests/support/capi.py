@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.bench.c_calls import Arg, LaunchSetup, Value, library_path
+from nojit.aot.bench.c_calls import Arg, Call, Keyword, LaunchSetup, Value, library_path
 from nojit.runtime.values import DType, FunctionRef
 
 __all__ = [
@@ -73,10 +73,6 @@ class CError(Exception):
         super().__init__(f"{self.code}: {self.what}, got {self.got} - at {self.where}")
 
 
-class _Keyword(ctypes.Structure):
-    _fields_ = (("name", ctypes.c_char_p), ("value", Arg))
-
-
 class _Descriptor(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
@@ -109,11 +105,12 @@ class Event(ctypes.Structure):
 
     _fields_ = (
         ("size", ctypes.c_size_t),
-        ("kind", ctypes.c_char_p),
-        ("bundle", ctypes.c_char_p),
-        ("kernel", ctypes.c_char_p),
-        ("detail", ctypes.c_char_p),
+        ("kind", ctypes.c_int),
         ("device", ctypes.c_int),
+        ("path", ctypes.c_char_p),
+        ("digest", ctypes.c_char_p),
+        ("kernel", ctypes.c_char_p),
+        ("variant", ctypes.c_size_t),
         ("nanoseconds", ctypes.c_uint64),
     )
 
@@ -162,6 +159,7 @@ class BundleInfo(ctypes.Structure):
         ("digest", ctypes.c_char_p),
         ("min_driver", ctypes.c_int),
         ("kernel_count", ctypes.c_size_t),
+        ("attachment_count", ctypes.c_size_t),
     )
 
 
@@ -193,7 +191,7 @@ class ConfigInfo(ctypes.Structure):
 
     _fields_ = (
         ("size", ctypes.c_size_t),
-        ("settings", ctypes.POINTER(_Keyword)),
+        ("settings", ctypes.POINTER(Keyword)),
         ("setting_count", ctypes.c_size_t),
     )
 
@@ -309,10 +307,10 @@ class _Pen:
         made.rounds_tf32 = getattr(value, "round_f32_to_tf32", False)
         return made
 
-    def call(self, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, int, Any, int]:
+    def call(self, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
         listed = (Arg * len(args))(*map(self.arg, args))
-        keywords = (_Keyword * len(named))(*(_Keyword(name.encode(), self.arg(value)) for name, value in named.items()))
-        return listed, len(args), keywords, len(named)
+        keywords = (Keyword * len(named))(*(Keyword(name.encode(), self.arg(value)) for name, value in named.items()))
+        return ctypes.byref(Call(listed, len(args), keywords, len(named)))
 
 
 class CPlan:
@@ -363,13 +361,13 @@ class CKernel:
         pen = _Pen()
         with self._api.checked() as error:
             error.result = self._api.library.nj_kernel_launch(
-                self.handle, *pen.call(args, named), ctypes.byref(_setup(grid, stream, device)), ctypes.byref(error)
+                self.handle, pen.call(args, named), ctypes.byref(_setup(grid, stream, device)), ctypes.byref(error)
             )
 
     def prepare(self, *args: Any, device: int = CURRENT_DEVICE, **named: Any) -> CPlan:
         pen, error = _Pen(), CErrorFacts()
         handle = self._api.library.nj_kernel_prepare(
-            self.handle, *pen.call(args, named), ctypes.c_int(device), ctypes.byref(error)
+            self.handle, pen.call(args, named), ctypes.c_int(device), ctypes.byref(error)
         )
         if not handle:
             raise CError(error)
@@ -387,7 +385,7 @@ class CKernel:
 
         with self._api.checked() as error:
             error.result = self._api.library.nj_kernel_explain(
-                self.handle, *pen.call(args, named), ctypes.c_int(device), _VISITOR(visit), None,
+                self.handle, pen.call(args, named), ctypes.c_int(device), _VISITOR(visit), None,
                 ctypes.byref(error),
             )  # fmt: skip
         return told
@@ -430,6 +428,10 @@ class CBundle:
         named = self._api.library.nj_bundle_kernel_name
         return [named(self.handle, ctypes.c_size_t(i)).decode() for i in range(self.about().kernel_count)]
 
+    def attachments(self) -> list[str]:
+        named = self._api.library.nj_bundle_attachment_name
+        return [named(self.handle, ctypes.c_size_t(i)).decode() for i in range(self.about().attachment_count)]
+
     def attachment(self, name: str) -> tuple[int, bytes]:
         """Return the address of an attachment, and its bytes."""
         error, size = CErrorFacts(), ctypes.c_size_t()
@@ -462,10 +464,8 @@ class _Checked(CErrorFacts):
 
 
 def _setup(grid: tuple[int, ...] | None, stream: int, device: int) -> LaunchSetup:
-    setup = LaunchSetup(ctypes.sizeof(LaunchSetup), stream or None, device, 0 if grid is None else len(grid))
-    for place, size in enumerate(grid or ()):
-        setup.grid[place] = size
-    return setup
+    size = None if grid is None else (ctypes.c_uint32 * 3)(*grid, *(1 for _ in range(len(grid), 3)))
+    return LaunchSetup(ctypes.sizeof(LaunchSetup), stream or None, size, device)
 
 
 class CApi:
@@ -481,12 +481,8 @@ class CApi:
             "nj_kernel_prepare",
         ):
             getattr(self.library, name).restype = ctypes.c_void_p
-        self.library.nj_bundle_kernel_name.restype = ctypes.c_char_p
-        for name in ("nj_kernel_launch", "nj_kernel_prepare", "nj_kernel_explain"):
-            more = [ctypes.c_void_p] * 2 if name == "nj_kernel_explain" else []
-            call = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
-            where = ctypes.c_void_p if name == "nj_kernel_launch" else ctypes.c_int
-            getattr(self.library, name).argtypes = [*call, where, *more, ctypes.c_void_p]
+        for name in ("nj_bundle_kernel_name", "nj_bundle_attachment_name"):
+            getattr(self.library, name).restype = ctypes.c_char_p
 
     @contextlib.contextmanager
     def checked(self) -> Iterator[_Checked]:

@@ -32,13 +32,11 @@ struct Keyword {
 }
 
 #[repr(C)]
-struct LaunchSetup {
-    size: usize,
-    stream: *mut c_void,
-    device: c_int,
-    grid_rank: c_int,
-    grid: [u32; 3],
-    reserved: u32,
+struct Call {
+    args: *const Arg,
+    arg_count: usize,
+    keywords: *const Keyword,
+    keyword_count: usize,
 }
 
 enum NjBundle {}
@@ -54,15 +52,7 @@ extern "C" {
     fn nj_bundle_close(bundle: *mut NjBundle);
     fn nj_bundle_kernel(bundle: *mut NjBundle, name: *const c_char, error: *mut NjError) -> *mut NjKernel;
     fn nj_bundle_kernel_name(bundle: *const NjBundle, number: usize) -> *const c_char;
-    fn nj_kernel_launch(
-        kernel: *mut NjKernel,
-        args: *const Arg,
-        arg_count: usize,
-        keywords: *const Keyword,
-        keyword_count: usize,
-        setup: *const LaunchSetup,
-        error: *mut NjError,
-    ) -> c_int;
+    fn nj_kernel_launch(kernel: *mut NjKernel, call: *const Call, setup: *const c_void, error: *mut NjError) -> c_int;
 }
 
 impl Arg {
@@ -142,8 +132,8 @@ impl Kernel<'_> {
     /// Pointers among `args` are to memory of the device that the kernel may use.
     pub unsafe fn launch(&self, args: &[Arg]) -> Result<(), Error> {
         let mut error: NjError = mem::zeroed();
-        let setup = LaunchSetup { size: mem::size_of::<LaunchSetup>(), stream: ptr::null_mut(), device: -1, grid_rank: 0, grid: [0; 3], reserved: 0 };
-        match nj_kernel_launch(self.0, args.as_ptr(), args.len(), ptr::null(), 0, &setup, &mut error) {
+        let call = Call { args: args.as_ptr(), arg_count: args.len(), keywords: ptr::null(), keyword_count: 0 };
+        match nj_kernel_launch(self.0, &call, ptr::null(), &mut error) {
             0 => Ok(()),
             _ => Err(Error::from(&error)),
         }

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { DIGEST_SHOWN = 12 };
-
 uint64_t nj_now_ns(void)
 {
     struct timespec now;
@@ -21,14 +19,15 @@ uint64_t nj_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void nj_bundle_tell(const nj_bundle *bundle, const char *kind, const char *kernel, const char *detail, int device, uint64_t began_ns)
+void nj_bundle_tell(const nj_bundle *bundle, nj_event event, uint64_t began_ns)
 {
-    char shown[DIGEST_SHOWN + 1] = "";
     if (bundle->options.log == NULL) {
         return;
     }
-    memcpy(shown, bundle->reader.digest, DIGEST_SHOWN);
-    nj_event event = {sizeof event, kind, shown, kernel, detail, device, nj_now_ns() - began_ns};
+    event.size = sizeof event;
+    event.path = bundle->path;
+    event.digest = bundle->reader.digest;
+    event.nanoseconds = nj_now_ns() - began_ns;
     bundle->options.log(bundle->options.user, &event);
 }
 
@@ -64,6 +63,9 @@ static size_t count_chars(const nj_index *index)
     for (size_t i = 0; i < index->kernel_count; i++) {
         chars += index->kernels[i].name.size + 1;
     }
+    for (size_t i = 0; i < index->attachment_count; i++) {
+        chars += index->attachments[i].name.size + 1;
+    }
     return chars;
 }
 
@@ -72,9 +74,10 @@ static bool copy_texts(nj_bundle *it, nj_error *error)
     const nj_index *index = &it->reader.index;
     char *at = it->texts = malloc(count_chars(index));
     it->kernel_names = malloc((index->kernel_count + 1) * sizeof *it->kernel_names);
+    it->attachment_names = malloc((index->attachment_count + 1) * sizeof *it->attachment_names);
     it->kernels = calloc(index->kernel_count + 1, sizeof *it->kernels);
     it->attachments = calloc(index->attachment_count + 1, sizeof *it->attachments);
-    if (it->texts == NULL || it->kernel_names == NULL || it->kernels == NULL || it->attachments == NULL) {
+    if (it->texts == NULL || it->kernel_names == NULL || it->attachment_names == NULL || it->kernels == NULL || it->attachments == NULL) {
         return nj_no_memory(error);
     }
     it->name = nj_text_put(&at, index->name);
@@ -83,6 +86,9 @@ static bool copy_texts(nj_bundle *it, nj_error *error)
     it->image_arch_name = nj_text_put(&at, index->image_arch);
     for (size_t i = 0; i < index->kernel_count; i++) {
         it->kernel_names[i] = nj_text_put(&at, index->kernels[i].name);
+    }
+    for (size_t i = 0; i < index->attachment_count; i++) {
+        it->attachment_names[i] = nj_text_put(&at, index->attachments[i].name);
     }
     it->image_arch = nj_image_arch_read(index->image_arch);
     it->arch = nj_image_arch_read(index->arch).number;
@@ -103,6 +109,7 @@ static void drop_bundle(nj_bundle *it)
     free(it->path);
     free(it->texts);
     free(it->kernel_names);
+    free(it->attachment_names);
     free(it->kernels);
     free(it->attachments);
     free(it);
@@ -124,7 +131,7 @@ static nj_bundle *open_bundle(const char *path, nj_span memory, const nj_options
     bool ready = (path == NULL || it->path != NULL || nj_no_memory(error)) && take_options(it, options, error);
     bool open = ready && open_reader(it, memory, error);
     if (open && copy_texts(it, error)) {
-        nj_bundle_tell(it, "open", NULL, path, -1, began_ns);
+        nj_bundle_tell(it, (nj_event){.kind = NJ_EVENT_OPEN, .device = -1}, began_ns);
         return it;
     }
     if (open) {
@@ -219,16 +226,21 @@ const void *nj_bundle_attachment(nj_bundle *it, const char *name, size_t *size, 
 
 nj_code nj_bundle_about(const nj_bundle *it, nj_bundle_info *info, nj_error *error)
 {
-    static const nj_sized sized = {"nj_bundle_info", sizeof *info, NJ_END_OF(nj_bundle_info, kernel_count), -1};
+    static const nj_sized sized = {"nj_bundle_info", sizeof *info, NJ_END_OF(nj_bundle_info, attachment_count), -1};
     const nj_index *index = &it->reader.index;
     nj_bundle_info all = {sizeof all, it->name, it->version, it->arch_name, it->image_arch_name, it->reader.digest,
-                          (int)index->min_driver, index->kernel_count};
+                          (int)index->min_driver, index->kernel_count, index->attachment_count};
     return nj_sized_fill(&sized, info, &all, error);
 }
 
 const char *nj_bundle_kernel_name(const nj_bundle *it, size_t number)
 {
     return number < it->reader.index.kernel_count ? it->kernel_names[number] : NULL;
+}
+
+const char *nj_bundle_attachment_name(const nj_bundle *it, size_t number)
+{
+    return number < it->reader.index.attachment_count ? it->attachment_names[number] : NULL;
 }
 
 nj_code nj_bundle_fit(const nj_bundle *it, int device, int *fit, nj_error *error)

@@ -40,7 +40,7 @@ static bool refuse_name(const nj_kernel *kernel, const char *name, nj_error *err
     return nj_within_kernel(kernel, error);
 }
 
-static bool bind(const nj_kernel *kernel, const nj_given_call *given, nj_bound_call *call, nj_error *error)
+static bool bind(const nj_kernel *kernel, const nj_call *given, nj_bound_call *call, nj_error *error)
 {
     size_t count = kernel->param_count + kernel->option_count, place = given->arg_count;
     if (given->arg_count > kernel->param_count) {
@@ -236,13 +236,13 @@ static bool read_place(const nj_kernel *kernel, nj_bound_call *call, size_t plac
                                        : read_value(kernel, call, call->passed[place], (int)place, &call->values[place], error);
 }
 
-nj_kernel_device *nj_call_begin(nj_kernel *kernel, const nj_given_call *given, int *device, nj_bound_call *call, nj_error *error)
+nj_kernel_device *nj_call_begin(nj_kernel *kernel, const nj_call *given, int *device, nj_bound_call *call, nj_error *error)
 {
     nj_kernel_device *on = nj_kernel_on(kernel, device, error);
     return on != NULL && nj_call_bind(kernel, given, call, error) ? on : NULL;
 }
 
-bool nj_call_bind(nj_kernel *kernel, const nj_given_call *given, nj_bound_call *call, nj_error *error)
+bool nj_call_bind(nj_kernel *kernel, const nj_call *given, nj_bound_call *call, nj_error *error)
 {
     if (!bind(kernel, given, call, error)) {
         return false;

@@ -12,22 +12,14 @@ typedef struct {
     uint16_t leaf_count, descriptor_count;
 } nj_bound_call;
 
-/* What a caller passes. */
-typedef struct {
-    const nj_arg *args;
-    size_t arg_count;
-    const nj_keyword *keywords;
-    size_t keyword_count;
-} nj_given_call;
-
 /* Reads where and how large a launch is; `setup` may be NULL. False with `error` filled. */
 bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error *error);
 
 /* Binds and reads. False with `error` filled. */
-bool nj_call_bind(nj_kernel *kernel, const nj_given_call *given, nj_bound_call *call, nj_error *error);
+bool nj_call_bind(nj_kernel *kernel, const nj_call *given, nj_bound_call *call, nj_error *error);
 
 /* Does so for a call on a device, as `nj_kernel_on` finds it; NULL with `error` filled. */
-nj_kernel_device *nj_call_begin(nj_kernel *kernel, const nj_given_call *given, int *device, nj_bound_call *call, nj_error *error);
+nj_kernel_device *nj_call_begin(nj_kernel *kernel, const nj_call *given, int *device, nj_bound_call *call, nj_error *error);
 
 static inline nj_arguments nj_call_arguments(const nj_bound_call *call)
 {

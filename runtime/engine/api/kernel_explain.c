@@ -216,13 +216,11 @@ static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call
     return open;
 }
 
-nj_code nj_kernel_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                          int device, nj_reason_visitor visit, void *user, nj_error *error)
+nj_code nj_kernel_explain(nj_kernel *kernel, const nj_call *call, int device, nj_reason_visitor visit, void *user, nj_error *error)
 {
     nj_error own;
-    nj_bound_call call;
-    const nj_given_call given = {args, arg_count, keywords, keyword_count};
+    nj_bound_call bound;
     error = error == NULL ? &own : error;
-    nj_kernel_device *on = nj_call_begin(kernel, &given, &device, &call, error);
-    return on != NULL && explain(kernel, on, &call, visit, user, error) ? NJ_OK : error->code;
+    nj_kernel_device *on = nj_call_begin(kernel, call, &device, &bound, error);
+    return on != NULL && explain(kernel, on, &bound, visit, user, error) ? NJ_OK : error->code;
 }

@@ -18,7 +18,7 @@ static bool publish(nj_kernel *kernel, nj_kernel_device *on, const nj_key *key, 
 }
 
 /* Selects the variant for a call that has no plan yet. Not inline: nearly all calls have one. */
-static __attribute__((noinline)) nj_plan *resolve(nj_kernel *kernel, nj_kernel_device *on, const nj_given_call *given, nj_bound_call *call,
+static __attribute__((noinline)) nj_plan *resolve(nj_kernel *kernel, nj_kernel_device *on, const nj_call *given, nj_bound_call *call,
                                                   int device, nj_error *error)
 {
     size_t row;
@@ -39,7 +39,7 @@ static __attribute__((noinline)) nj_plan *resolve(nj_kernel *kernel, nj_kernel_d
 }
 
 /* Binds a call and finds its plan; NULL with `error` filled. */
-static nj_plan *find_plan(nj_kernel *kernel, const nj_given_call *given, int device, nj_bound_call *call, nj_error *error)
+static nj_plan *find_plan(nj_kernel *kernel, const nj_call *given, int device, nj_bound_call *call, nj_error *error)
 {
     nj_key key;
     nj_kernel_device *on = nj_call_begin(kernel, given, &device, call, error);
@@ -53,27 +53,15 @@ static nj_plan *find_plan(nj_kernel *kernel, const nj_given_call *given, int dev
 
 /* -- launches -- */
 
-static bool read_grid(const nj_plan *plan, const nj_launch_setup *setup, const nj_bound_call *call, int64_t grid[3], nj_error *error)
-{
-    if (setup->grid_rank < 0 || setup->grid_rank > 3) {
-        nj_note_argument(error, -1, nj_format("%d", setup->grid_rank).text, "expected a grid_rank of 0 to 3");
-        return nj_within_kernel(plan->kernel, error);
-    }
-    for (int i = 0; i < 3; i++) {
-        grid[i] = i < setup->grid_rank ? setup->grid[i] : 1;
-    }
-    if (setup->grid_rank > 0) {
-        return true;
-    }
-    return nj_plan_grid(plan, call->values, grid, error);
-}
-
 static bool launch_call(const nj_plan *plan, const nj_launch_setup *setup, const nj_bound_call *call, nj_error *error)
 {
     nj_launch_state launch;
     nj_arguments arguments = nj_call_arguments(call);
     int64_t grid[3];
-    if (!read_grid(plan, setup, call, grid, error) || !nj_plan_begin(plan, grid, setup->stream, &launch, error)) {
+    for (int i = 0; setup->grid != NULL && i < 3; i++) {
+        grid[i] = setup->grid[i];
+    }
+    if ((setup->grid == NULL && !nj_plan_grid(plan, call->values, grid, error)) || !nj_plan_begin(plan, grid, setup->stream, &launch, error)) {
         return false;
     }
     if (nj_launch_is_empty(&launch)) {
@@ -85,25 +73,21 @@ static bool launch_call(const nj_plan *plan, const nj_launch_setup *setup, const
     return nj_plan_enqueue(plan, &launch, error);
 }
 
-nj_code nj_kernel_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                         const nj_launch_setup *setup, nj_error *error)
+nj_code nj_kernel_launch(nj_kernel *kernel, const nj_call *call, const nj_launch_setup *setup, nj_error *error)
 {
     nj_error own;
-    nj_bound_call call;
-    const nj_given_call given = {args, arg_count, keywords, keyword_count};
+    nj_bound_call bound;
     nj_launch_setup all;
     error = error == NULL ? &own : error;
-    const nj_plan *plan = nj_setup_read(setup, &all, error) ? find_plan(kernel, &given, all.device, &call, error) : NULL;
-    return plan != NULL && launch_call(plan, &all, &call, error) ? NJ_OK : error->code;
+    const nj_plan *plan = nj_setup_read(setup, &all, error) ? find_plan(kernel, call, all.device, &bound, error) : NULL;
+    return plan != NULL && launch_call(plan, &all, &bound, error) ? NJ_OK : error->code;
 }
 
-const nj_plan *nj_kernel_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                                 int device, nj_error *error)
+const nj_plan *nj_kernel_prepare(nj_kernel *kernel, const nj_call *call, int device, nj_error *error)
 {
     nj_error own;
-    nj_bound_call call;
-    const nj_given_call given = {args, arg_count, keywords, keyword_count};
-    return find_plan(kernel, &given, device, &call, error == NULL ? &own : error);
+    nj_bound_call bound;
+    return find_plan(kernel, call, device, &bound, error == NULL ? &own : error);
 }
 
 nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error)

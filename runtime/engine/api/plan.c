@@ -25,7 +25,7 @@ static nj_function *load_image(nj_kernel *kernel, size_t row, nj_row_facts *fact
     if (function == NULL) {
         nj_within_kernel(kernel, error);
     } else if (loaded) {
-        nj_bundle_tell(bundle, "load", kernel->name, nj_format("variant %zu", row).text, device, began_ns);
+        nj_bundle_tell(bundle, (nj_event){.kind = NJ_EVENT_LOAD, .device = device, .kernel = kernel->name, .variant = row}, began_ns);
     }
     return function;
 }
@@ -81,7 +81,7 @@ static nj_plan *make_plan(nj_kernel *kernel, size_t row, int device, nj_error *e
         nj_plan_free(plan);
         return NULL;
     }
-    nj_bundle_tell(kernel->bundle, "plan", kernel->name, nj_format("variant %zu", row).text, device, began_ns);
+    nj_bundle_tell(kernel->bundle, (nj_event){.kind = NJ_EVENT_PLAN, .device = device, .kernel = kernel->name, .variant = row}, began_ns);
     return plan;
 }
 

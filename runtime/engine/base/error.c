@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+_Static_assert(sizeof(nj_error) == 1536 && sizeof(nj_arg) == 24 && sizeof(nj_keyword) == 32 && sizeof(nj_call) == 32,
+               "nojit.h says that these never grow");
+
 int nj_version(void)
 {
     return NOJIT_VERSION_MAJOR * 1000 + NOJIT_VERSION_MINOR;

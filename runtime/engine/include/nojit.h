@@ -5,9 +5,10 @@
  *     nj_kernel *kernel = bundle == NULL ? NULL : nj_bundle_kernel(bundle, "add", &error);
  *     nj_arg args[] = {nj_arg_pointer(x, NJ_DTYPE_FP32), nj_arg_pointer(y, NJ_DTYPE_FP32), nj_arg_pointer(out, NJ_DTYPE_FP32),
  *                      nj_arg_int(n)};
+ *     nj_call call = {args, 4, NULL, 0};
  *     nj_launch_setup setup = NJ_LAUNCH_SETUP_INIT;
  *     setup.stream = stream;
- *     if (kernel == NULL || nj_kernel_launch(kernel, args, 4, NULL, 0, &setup, &error) != NJ_OK) {
+ *     if (kernel == NULL || nj_kernel_launch(kernel, &call, &setup, &error) != NJ_OK) {
  *         char text[1024];
  *         nj_error_text(&error, text, sizeof text);
  *         fprintf(stderr, "%s\n", text);
@@ -19,27 +20,28 @@
  *
  * -- Functions --
  *
- *     function                 what it does                             waits for              in a capture
- *     nj_version               number of the library's version          nothing                yes
- *     nj_error_text            write an error in one line               nothing                yes
- *     nj_bundle_open           open a file                              the file               yes
- *     nj_bundle_open_memory    open bytes                               nothing                yes
- *     nj_bundle_close          close it, its kernels and plans          nothing                yes
- *     nj_bundle_about          its name, version, arch, ...             nothing                yes
- *     nj_bundle_kernel_name    name of a kernel by number               nothing                yes
- *     nj_bundle_attachment     bytes that the build added               the file, first call   yes
- *     nj_bundle_fit            whether it runs on a device              the driver             yes
- *     nj_bundle_kernel         a kernel by name                         the file, first call   yes
- *     nj_kernel_about          its params, variants and configs         nothing                yes
- *     nj_kernel_param          one of its params                        nothing                yes
- *     nj_kernel_config         one of its configs                       nothing                yes
- *     nj_kernel_load           load every variant on a device           the file, the driver   no
- *     nj_kernel_launch         select a variant and launch it           as nj_kernel_load,     once it is
- *     nj_kernel_prepare        select a variant, launch nothing           first call             loaded
- *     nj_kernel_explain        why each variant serves a call or not    the driver             yes
- *     nj_plan_about            the variant of a plan                    nothing                yes
- *     nj_plan_value            one of the values that it takes          nothing                yes
- *     nj_plan_launch           launch it                                nothing                yes
+ *     function                   what it does                             waits for              in a capture
+ *     nj_version                 number of the library's version          nothing                yes
+ *     nj_error_text              write an error in one line               nothing                yes
+ *     nj_bundle_open             open a file                              the file               yes
+ *     nj_bundle_open_memory      open bytes                               nothing                yes
+ *     nj_bundle_close            close it, its kernels and plans          nothing                yes
+ *     nj_bundle_about            its name, version, arch, ...             nothing                yes
+ *     nj_bundle_kernel_name      name of a kernel by number               nothing                yes
+ *     nj_bundle_attachment_name  name of an attachment by number          nothing                yes
+ *     nj_bundle_attachment       bytes that the build added               the file, first call   yes
+ *     nj_bundle_fit              whether it runs on a device              the driver             yes
+ *     nj_bundle_kernel           a kernel by name                         the file, first call   yes
+ *     nj_kernel_about            its params, variants and configs         nothing                yes
+ *     nj_kernel_param            one of its params                        nothing                yes
+ *     nj_kernel_config           one of its configs                       nothing                yes
+ *     nj_kernel_load             load every variant on a device           the file, the driver   no
+ *     nj_kernel_launch           select a variant and launch it           as load, first call    once loaded
+ *     nj_kernel_prepare          select a variant, launch nothing         as load, first call    once loaded
+ *     nj_kernel_explain          why each variant serves a call or not    the driver             yes
+ *     nj_plan_about              the variant of a plan                    nothing                yes
+ *     nj_plan_value              one of the values that it takes          nothing                yes
+ *     nj_plan_launch             launch it                                nothing                yes
  *
  * "First call" is the first call with an object, a name or a specialization, and "in a capture" means: while some thread captures a
  * stream into a graph. Drivers before CUDA 12.3 end a capture when an image is loaded, so call nj_kernel_load before you capture.
@@ -59,7 +61,7 @@
  * Structs      Initialise a struct that has a member `size` with its _INIT macro, which sets `size` and the defaults. A default is
  *              always 0, except for `device`. Such a struct can get new members at its end; the library reads and fills as many
  *              bytes as `size` says, and refuses a `size` that is not set and unknown members that are not 0. The others never
- *              change: nj_error has 1,536 bytes, nj_arg 24, nj_keyword 32.
+ *              change: nj_error has 1,536 bytes, nj_arg 24, nj_keyword 32, nj_call 32.
  * Stability    While NOJIT_VERSION_MAJOR is 0, each minor version may change anything. From 1.0 on, a minor version may add functions,
  *              codes, enumerators and members of sized structs, and changes nothing else.
  * Names        The name of a function starts with that of its object: nj_bundle_, nj_kernel_, nj_plan_, nj_arg_, nj_error_.
@@ -166,12 +168,11 @@ typedef enum nj_dtype {
     NJ_DTYPE_BF16 = 12,
     NJ_DTYPE_FP32 = 13,
     NJ_DTYPE_FP64 = 14,
-    NJ_DTYPE_FP8E4NV = 15, /* torch.float8_e4m3fn */
-    NJ_DTYPE_FP8E5 = 16,   /* torch.float8_e5m2 */
-    NJ_DTYPE_FP8E4B8 = 17, /* torch.float8_e4m3fnuz */
+    NJ_DTYPE_FP8E4NV = 15,  /* torch.float8_e4m3fn */
+    NJ_DTYPE_FP8E5 = 16,    /* torch.float8_e5m2 */
+    NJ_DTYPE_FP8E4B8 = 17,  /* torch.float8_e4m3fnuz */
     NJ_DTYPE_FP8E5B16 = 18, /* torch.float8_e5m2fnuz */
     NJ_DTYPE_FP8E4B15 = 19,
-    NJ_DTYPE_COUNT /* grows with the list */
 } nj_dtype;
 
 #define NJ_DESCRIPTOR_RANK_MAX 5
@@ -231,6 +232,15 @@ typedef struct nj_keyword {
     const char *name;
     nj_arg value;
 } nj_keyword;
+
+/* What a kernel is called with, as `kernel(*args, **keywords)` in Python: params by place, and params, constexprs and options by name.
+ * Both arrays are yours, and live until the function returns; they may be NULL if their count is 0. */
+typedef struct nj_call {
+    const nj_arg *args; /* of param 0, 1, ... */
+    size_t arg_count;   /* at most `param_count` */
+    const nj_keyword *keywords;
+    size_t keyword_count;
+} nj_call;
 
 /* Makes an argument of a kind, whose value is 0. */
 static inline nj_arg nj_arg_of(nj_arg_kind kind)
@@ -337,7 +347,7 @@ typedef struct nj_kernel nj_kernel;
 /* A variant on a device, ready to launch without selection. */
 typedef struct nj_plan nj_plan;
 
-/* A stream of a device. NULL is the default stream. */
+/* A stream of a device. NULL is the default stream; to pass it to a bundle whose find_stream returns another, pass CU_STREAM_LEGACY. */
 typedef void *nj_stream;
 
 /* A device is its ordinal in the driver, from 0 to 63. This stands for the current device, or for device 0 if there is none. */
@@ -352,14 +362,22 @@ typedef struct nj_claim {
     size_t statement_bytes;
 } nj_claim;
 
+/* What took time. */
+typedef enum nj_event_kind {
+    NJ_EVENT_OPEN = 1, /* a bundle was opened */
+    NJ_EVENT_LOAD = 2, /* the image of a variant was loaded into the driver */
+    NJ_EVENT_PLAN = 3, /* the plan of a variant was made for a device, NJ_EVENT_LOAD included */
+} nj_event_kind;
+
 /* What `nj_options.log` learns. Ends with the callback. */
 typedef struct nj_event {
     size_t size;
-    const char *kind;   /* "open" of a bundle, "load" of an image into the driver, "plan" of a variant for a device */
-    const char *bundle; /* the first twelve digits of its digest */
-    const char *kernel; /* NULL for "open" */
-    const char *detail; /* "open": the path, NULL for one in memory; "load" and "plan": "variant 7" */
-    int device;         /* -1 for "open" */
+    nj_event_kind kind;
+    int device;           /* -1 for OPEN */
+    const char *path;     /* of the bundle; NULL for one in memory */
+    const char *digest;   /* of the bundle, as in nj_bundle_info */
+    const char *kernel;   /* NULL for OPEN */
+    size_t variant;       /* 0 for OPEN */
     uint64_t nanoseconds; /* that it took */
 } nj_event;
 
@@ -428,9 +446,10 @@ typedef struct nj_bundle_info {
     const char *digest;     /* SHA-256 of its index in hex */
     int min_driver;         /* the oldest version whose driver loads every image: 13010 for CUDA 13.1, 6040 for ROCm 6.4 */
     size_t kernel_count;
+    size_t attachment_count;
 } nj_bundle_info;
 
-#define NJ_BUNDLE_INFO_INIT {sizeof(nj_bundle_info), NULL, NULL, NULL, NULL, NULL, 0, 0}
+#define NJ_BUNDLE_INFO_INIT {sizeof(nj_bundle_info), NULL, NULL, NULL, NULL, NULL, 0, 0, 0}
 
 /* Describes a bundle.
  *
@@ -440,11 +459,17 @@ NJ_API nj_code nj_bundle_about(const nj_bundle *bundle, nj_bundle_info *info, nj
 
 /* Names a kernel.
  *
- *   number    in the order of the names; at most `kernel_count`
+ *   number    in the order of the names
  *   Returns   the name; NULL from `kernel_count` on */
 NJ_API const char *nj_bundle_kernel_name(const nj_bundle *bundle, size_t number);
 
-/* Reads an attachment: bytes that the build put into the bundle under a name. They are read once and kept.
+/* Names an attachment: bytes that the build put into the bundle under a name.
+ *
+ *   number    in the order of the names
+ *   Returns   the name; NULL from `attachment_count` on */
+NJ_API const char *nj_bundle_attachment_name(const nj_bundle *bundle, size_t number);
+
+/* Reads an attachment, once for all calls.
  *
  *   size      set to the number of bytes on success
  *   Returns   the bytes, which the bundle owns, at the same address each time; NULL on failure
@@ -525,14 +550,13 @@ NJ_API nj_code nj_kernel_load(nj_kernel *kernel, int device, nj_error *error);
 /* Where and how large a launch is. */
 typedef struct nj_launch_setup {
     size_t size;
-    nj_stream stream;  /* of `device`; NULL: what nj_options.find_stream returns */
-    int device;        /* an ordinal or NJ_CURRENT_DEVICE */
-    int grid_rank;     /* how many numbers of `grid` count, 0 to 3; 0: the bundle computes the grid */
-    uint32_t grid[3];  /* in blocks, or in clusters of a variant that has them; a 0 launches nothing */
-    uint32_t reserved; /* 0 */
+    nj_stream stream;     /* of `device`; NULL: what nj_options.find_stream returns */
+    const uint32_t *grid; /* x, y and z, in blocks, or in clusters of a variant that has them; NULL: the bundle computes the grid */
+    int device;           /* an ordinal or NJ_CURRENT_DEVICE */
+    uint32_t reserved;    /* 0 */
 } nj_launch_setup;
 
-#define NJ_LAUNCH_SETUP_INIT {sizeof(nj_launch_setup), NULL, NJ_CURRENT_DEVICE, 0, {0, 0, 0}, 0}
+#define NJ_LAUNCH_SETUP_INIT {sizeof(nj_launch_setup), NULL, NULL, NJ_CURRENT_DEVICE, 0}
 
 /* Selects the variant for a call and enqueues it, as `kernel[grid](*args, **keywords)` does in Python.
  *
@@ -541,24 +565,18 @@ typedef struct nj_launch_setup {
  * whether they are 1 or multiples of 16, constexprs, options, and what the bundle's conditions and tuning make of the values. A kernel
  * keeps 65,536 of them for each device; calls of any other select anew.
  *
- *   args      of param 0, 1, ...; `arg_count` may be less than `param_count`
- *   keywords  params, constexprs and options by name; NULL if `keyword_count` is 0
- *   setup     NULL: the defaults of NJ_LAUNCH_SETUP_INIT
+ *   setup     NULL: the defaults of NJ_LAUNCH_SETUP_INIT. A grid with a 0 launches nothing.
  *   Errors    reading, ARGUMENT, DRIVER, NO_VARIANT */
-NJ_API nj_code nj_kernel_launch(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords,
-                                size_t keyword_count, const nj_launch_setup *setup, nj_error *error);
+NJ_API nj_code nj_kernel_launch(nj_kernel *kernel, const nj_call *call, const nj_launch_setup *setup, nj_error *error);
 
 /* == Plans ======================================================================================================================== */
 
 /* Selects the variant for a call and loads its image, as nj_kernel_launch does, and enqueues nothing.
  *
- *   args      as in nj_kernel_launch
- *   keywords  as in nj_kernel_launch
  *   device    an ordinal or NJ_CURRENT_DEVICE
  *   Returns   the plan, which the bundle owns: the same one for all calls that this variant serves on the device; NULL on failure
  *   Errors    reading, ARGUMENT, DRIVER, NO_VARIANT */
-NJ_API const nj_plan *nj_kernel_prepare(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords,
-                                        size_t keyword_count, int device, nj_error *error);
+NJ_API const nj_plan *nj_kernel_prepare(nj_kernel *kernel, const nj_call *call, int device, nj_error *error);
 
 typedef struct nj_plan_info {
     size_t size;
@@ -603,7 +621,7 @@ NJ_API nj_code nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_i
  *
  *   values    pointers to the values that nj_plan_value describes, in its order: the params without constexprs, with the members of a
  *             tuple in its place. An address has 8 bytes, an i1 1, an fp16 or bf16 2; a descriptor is an nj_tensor_descriptor.
- *   grid      as in nj_launch_setup, all three numbers; NULL: the bundle computes it
+ *   grid      x, y and z, as in nj_launch_setup; NULL: the bundle computes it
  *   stream    of the plan's device; NULL: what nj_options.find_stream returns
  *   Errors    ARGUMENT, DRIVER */
 NJ_API nj_code nj_plan_launch(const nj_plan *plan, const void *const *values, const uint32_t grid[3], nj_stream stream,
@@ -638,14 +656,11 @@ typedef int (*nj_reason_visitor)(void *user, const nj_reason *reason);
 
 /* Tells for each variant whether it serves a call. Launches nothing and loads no image.
  *
- *   args      as in nj_kernel_launch
- *   keywords  as in nj_kernel_launch
  *   device    an ordinal or NJ_CURRENT_DEVICE
  *   visit     called for variant 0, 1, ... on this thread
  *   user      its first argument
  *   Errors    ARGUMENT, DRIVER, FORMAT, MEMORY, NO_VARIANT: the bundle is for other devices */
-NJ_API nj_code nj_kernel_explain(nj_kernel *kernel, const nj_arg *args, size_t arg_count, const nj_keyword *keywords, size_t keyword_count,
-                                 int device, nj_reason_visitor visit, void *user, nj_error *error);
+NJ_API nj_code nj_kernel_explain(nj_kernel *kernel, const nj_call *call, int device, nj_reason_visitor visit, void *user, nj_error *error);
 
 #ifdef __cplusplus
 }

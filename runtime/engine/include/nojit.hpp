@@ -2,15 +2,21 @@
 //
 //     nojit::bundle bundle("acme-1.0-sm_90.nojit");
 //     nojit::kernel add = bundle.kernel("add");
-//     add({.stream = stream}, x, y, out, n);                     // C++20; in C++17: nojit::launch where; where.stream = stream;
-//     nojit::plan plan = add.prepare({}, x, y, out, n);
+//     nojit::launch where;
+//     where.stream = stream;
+//     add(where, x, y, out, n);
+//     nojit::plan plan = add.prepare(where, x, y, out, n);
+//     plan.launch(stream, x, y, out, n);
 //
-// A kernel and a plan live as long as their bundle. docs/c-api.md explains the rest.
+// The comments in nojit.h hold here, too. Functions throw nojit::error where those of nojit.h return a code. A bundle closes itself, and can
+// be moved but not copied; kernels, plans and everything that a function returns are views of it, as cheap to copy as a pointer, and end
+// with it.
 #ifndef NOJIT_HPP
 #define NOJIT_HPP
 
 #include "nojit.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
@@ -57,7 +63,8 @@ template <typename T> constexpr nj_dtype dtype_of()
         return NJ_DTYPE_FP64;
     } else {
         static_assert(std::is_integral_v<plain>, "say the dtype: nojit::arg::pointer(address, NJ_DTYPE_BF16)");
-        constexpr nj_dtype with_sign[] = {NJ_DTYPE_I8, NJ_DTYPE_I16, NJ_DTYPE_I32, NJ_DTYPE_I64}, without[] = {NJ_DTYPE_U8, NJ_DTYPE_U16, NJ_DTYPE_U32, NJ_DTYPE_U64};
+        constexpr nj_dtype with_sign[] = {NJ_DTYPE_I8, NJ_DTYPE_I16, NJ_DTYPE_I32, NJ_DTYPE_I64};
+        constexpr nj_dtype without[] = {NJ_DTYPE_U8, NJ_DTYPE_U16, NJ_DTYPE_U32, NJ_DTYPE_U64};
         constexpr int place = sizeof(plain) == 1 ? 0 : sizeof(plain) == 2 ? 1 : sizeof(plain) == 4 ? 2 : 3;
         return std::is_signed_v<plain> ? with_sign[place] : without[place];
     }
@@ -80,14 +87,16 @@ template <typename T> T *check(T *made, const nj_error &found)
 
 } // namespace detail
 
-// One argument of a call, made of a C++ value. Texts, tuples and descriptors are borrowed: they have to live until the call returns, so
-// that none is made of a temporary.
+// One argument of a call, made of a C++ value. Texts, tuples and descriptors are borrowed until the call returns: none is made of a
+// temporary.
 class arg {
 public:
     arg(std::nullptr_t) noexcept : it_(nj_arg_none()) {}
     arg(bool truth) noexcept : it_(nj_arg_bool(truth)) {}
     arg(double number) noexcept : it_(nj_arg_float(number)) {}
-    arg(const char *text) noexcept : it_(nj_arg_text(text)) {}
+    // A char * could be a string, or bytes on the device: say arg::text(string), or arg::pointer(address, NJ_DTYPE_I8).
+    arg(const char *) = delete;
+    arg(char *) = delete;
     arg(const std::string &text) noexcept : it_(nj_arg_text(text.c_str())) {}
     arg(const std::string &&) = delete;
     arg(const nj_tensor_descriptor &descriptor) noexcept : it_(nj_arg_descriptor(&descriptor)) {}
@@ -109,7 +118,8 @@ public:
     {
         return nj_arg_pointer(reinterpret_cast<std::uintptr_t>(address), dtype);
     }
-    // A dtype as a constexpr: "bf16". A function as one: "package.module.function".
+    // A string as a constexpr. A dtype as one: "bf16". A function as one: "package.module.function".
+    static arg text(const char *text) noexcept { return nj_arg_text(text); }
     static arg dtype(const char *name) noexcept { return nj_arg_dtype(name); }
     static arg function(const char *name) noexcept { return nj_arg_function(name); }
     // A tuple of arguments; and a param that is left to its default.
@@ -130,6 +140,7 @@ private:
 // A keyword of a call: {"BLOCK", 128}.
 struct keyword : nj_keyword {
     keyword(const char *name, const arg &value) noexcept : nj_keyword{name, value.get()} {}
+    keyword(const char *name, const char *text) noexcept : nj_keyword{name, nj_arg_text(text)} {}
 };
 
 static_assert(sizeof(keyword) == sizeof(nj_keyword), "keywords are passed to C as they are");
@@ -138,22 +149,19 @@ static_assert(sizeof(keyword) == sizeof(nj_keyword), "keywords are passed to C a
 class grid {
 public:
     grid() noexcept = default;
-    grid(std::initializer_list<std::uint32_t> sizes) : rank_(static_cast<int>(sizes.size()))
+    grid(std::initializer_list<std::uint32_t> sizes) : given_(sizes.size() != 0)
     {
         if (sizes.size() > 3) {
             throw std::invalid_argument("expected a grid of at most 3 dimensions");
         }
-        int place = 0;
-        for (std::uint32_t size : sizes) {
-            sizes_[place++] = size;
-        }
+        std::copy(sizes.begin(), sizes.end(), sizes_);
     }
 
-    int rank() const noexcept { return rank_; }
-    const std::uint32_t *sizes() const noexcept { return sizes_; }
+    // As nojit.h takes them: NULL for none.
+    const std::uint32_t *get() const noexcept { return given_ ? sizes_ : nullptr; }
 
 private:
-    int rank_ = 0;
+    bool given_ = false;
     std::uint32_t sizes_[3] = {1, 1, 1};
 };
 
@@ -163,23 +171,51 @@ struct launch {
     int device = NJ_CURRENT_DEVICE;
     nojit::grid grid = {};
     std::vector<keyword> keywords = {};
-
-    nj_launch_setup setup() const noexcept
-    {
-        return {sizeof(nj_launch_setup), stream, device, grid.rank(), {grid.sizes()[0], grid.sizes()[1], grid.sizes()[2]}, 0};
-    }
 };
+
+namespace detail {
+
+// The arguments of a call and its keywords, as nojit.h takes them.
+template <std::size_t Count> struct call {
+    nj_arg args[Count + 1]; // no array is empty
+    nj_call it;
+
+    template <typename... Args> explicit call(const std::vector<keyword> &keywords, const Args &...values)
+        : args{arg(values).get()..., nj_arg_none()}, it{args, Count, keywords.data(), keywords.size()}
+    {
+    }
+    call(const call &) = delete;
+};
+
+} // namespace detail
 
 // A variant on a device, ready to launch without selection.
 class plan {
 public:
     explicit plan(const nj_plan *it) noexcept : it_(it) {}
 
-    // Launches with pointers to values, as nj_plan_launch takes them.
-    void operator()(const void *const *values, nj_stream stream, const std::uint32_t *grid = nullptr) const
+    // Launches with pointers to values, as nj_plan_launch takes them. Checks nothing of their types.
+    void operator()(const void *const *values, nj_stream stream, const nojit::grid &size = {}) const
     {
         nj_error found;
-        detail::check(nj_plan_launch(it_, values, grid, stream, &found), found);
+        detail::check(nj_plan_launch(it_, values, size.get(), stream, &found), found);
+    }
+
+    // Launches with values: one for each of value(0), value(1), ..., whose sizes it checks at each call.
+    template <typename... Values> void launch(nj_stream stream, const Values &...values) const { launch(stream, nojit::grid(), values...); }
+    template <typename... Values> void launch(nj_stream stream, const nojit::grid &size, const Values &...values) const
+    {
+        const void *const pointers[] = {static_cast<const void *>(&values)..., nullptr};
+        const std::size_t bytes[] = {(std::is_null_pointer_v<Values> ? 0 : sizeof(Values))..., 0};
+        if (about().value_count != sizeof...(values)) {
+            throw std::invalid_argument("expected as many values as the plan takes");
+        }
+        for (std::size_t i = 0; i < sizeof...(values); i++) {
+            if (value(i).bytes != 0 && value(i).bytes != bytes[i]) {
+                throw std::invalid_argument(std::string("expected a value of the size of ") + value(i).type + " for " + value(i).name);
+            }
+        }
+        (*this)(pointers, stream, size);
     }
 
     nj_plan_info about() const
@@ -190,7 +226,7 @@ public:
         return info;
     }
 
-    // What one of the values points to; `number` is below `about().value_count`.
+    // What one of the values is; `number` is below `about().value_count`.
     nj_plan_value_info value(std::size_t number) const
     {
         nj_plan_value_info info = NJ_PLAN_VALUE_INFO_INIT;
@@ -212,19 +248,18 @@ public:
     // Selects the variant that serves the call and enqueues it.
     template <typename... Args> void operator()(const launch &where, const Args &...args) const
     {
-        const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
-        const nj_launch_setup setup = where.setup();
+        const detail::call<sizeof...(args)> call(where.keywords, args...);
+        const nj_launch_setup setup = {sizeof(nj_launch_setup), where.stream, where.grid.get(), where.device, 0};
         nj_error found;
-        detail::check(nj_kernel_launch(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), &setup, &found), found);
+        detail::check(nj_kernel_launch(it_, &call.it, &setup, &found), found);
     }
 
-    // Selects and loads the variant, and enqueues nothing.
+    // Selects and loads the variant, and enqueues nothing: of `where`, the device and the keywords count.
     template <typename... Args> plan prepare(const launch &where, const Args &...args) const
     {
-        const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
+        const detail::call<sizeof...(args)> call(where.keywords, args...);
         nj_error found;
-        return plan(detail::check(
-            nj_kernel_prepare(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), where.device, &found), found));
+        return plan(detail::check(nj_kernel_prepare(it_, &call.it, where.device, &found), found));
     }
 
     // Calls `visit` with an nj_reason of each variant: whether it serves the call, and why not. Ends where `visit` throws.
@@ -245,11 +280,9 @@ public:
                 return it->thrown != nullptr;
             }
         } told{visit, nullptr};
-        const nj_arg list[] = {arg(args).get()..., nj_arg_none()};
+        const detail::call<sizeof...(args)> call(where.keywords, args...);
         nj_error found;
-        detail::check(nj_kernel_explain(it_, list, sizeof...(args), where.keywords.data(), where.keywords.size(), where.device, visitor::call,
-                                        &told, &found),
-                      found);
+        detail::check(nj_kernel_explain(it_, &call.it, where.device, visitor::call, &told, &found), found);
         if (told.thrown != nullptr) {
             std::rethrow_exception(told.thrown);
         }
@@ -280,13 +313,15 @@ public:
         return all;
     }
 
-    // The constexprs and options of a config; `number` is below `about().config_count`.
-    nj_config_info config(std::size_t number) const
+    // The constexprs and options of each config, the preferred one first.
+    std::vector<nj_config_info> configs() const
     {
-        nj_config_info info = NJ_CONFIG_INFO_INIT;
+        std::vector<nj_config_info> all(about().config_count, NJ_CONFIG_INFO_INIT);
         nj_error found;
-        detail::check(nj_kernel_config(it_, number, &info, &found), found);
-        return info;
+        for (std::size_t i = 0; i < all.size(); i++) {
+            detail::check(nj_kernel_config(it_, i, &all[i], &found), found);
+        }
+        return all;
     }
 
     nj_kernel *get() const noexcept { return it_; }
@@ -295,7 +330,7 @@ private:
     nj_kernel *it_;
 };
 
-// An open bundle; closes itself, and with it its kernels and plans.
+// An open bundle.
 class bundle {
 public:
     explicit bundle(const std::string &path, const nj_options *options = nullptr)
@@ -303,7 +338,7 @@ public:
         nj_error found;
         it_ = detail::check(nj_bundle_open(path.c_str(), options, &found), found);
     }
-    // In memory, which has to outlive the bundle.
+    // In memory, which outlives the bundle.
     bundle(const void *bytes, std::size_t size, const nj_options *options = nullptr)
     {
         nj_error found;
@@ -325,16 +360,10 @@ public:
         return nojit::kernel(detail::check(nj_bundle_kernel(it_, name.c_str(), &found), found));
     }
 
-    std::vector<std::string> kernel_names() const
-    {
-        std::vector<std::string> names;
-        for (std::size_t i = 0; const char *name = nj_bundle_kernel_name(it_, i); i++) {
-            names.emplace_back(name);
-        }
-        return names;
-    }
+    std::vector<std::string> kernel_names() const { return names(nj_bundle_kernel_name); }
+    std::vector<std::string> attachment_names() const { return names(nj_bundle_attachment_name); }
 
-    // The bytes of an attachment, which live as long as the bundle.
+    // The bytes of an attachment.
     std::string_view attachment(const std::string &name) const
     {
         std::size_t size = 0;
@@ -363,6 +392,15 @@ public:
     nj_bundle *get() const noexcept { return it_; }
 
 private:
+    std::vector<std::string> names(const char *(*name_of)(const nj_bundle *, std::size_t)) const
+    {
+        std::vector<std::string> all;
+        for (std::size_t i = 0; const char *name = name_of(it_, i); i++) {
+            all.emplace_back(name);
+        }
+        return all;
+    }
+
     nj_bundle *it_;
 };
 

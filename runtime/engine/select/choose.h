@@ -85,7 +85,7 @@ typedef bool (*nj_take_row)(void *context, size_t row);
 NJ_INTERNAL nj_verdict nj_choice_rows(nj_choice *choice, const nj_preference *preference, nj_take_row take, void *context);
 
 /* The best of them. */
-NJ_INTERNAL nj_verdict nj_choose(nj_choice *choice, const nj_preference *preference, size_t *row);
+nj_verdict nj_choose(nj_choice *choice, const nj_preference *preference, size_t *row);
 
 /* The place of a config among those of a case, by preference; false without memory. */
 NJ_INTERNAL bool nj_choice_rank(nj_choice *choice, const nj_preference *preference, uint32_t case_number, uint32_t config, uint32_t *rank);
