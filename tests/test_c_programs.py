@@ -15,6 +15,7 @@ from nojit.runtime import _core
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+from tests.support.capi import LISTED
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/c-api.md").read_text(encoding="utf-8")
@@ -202,6 +203,12 @@ def test_the_public_symbols_are_those_of_the_header() -> None:
     declared = set(re.findall(r"^NJ_API .*?\b(nj_\w+)\(", HEADER, re.MULTILINE))
     assert len(declared) == 21
     assert symbols(LIBRARY, rf" T (nj_\w+)@@NOJIT_{'.'.join(VERSION)}") == declared
+
+
+def test_the_comment_of_each_function_that_can_fail_lists_its_errors() -> None:
+    failing = re.findall(r"^NJ_API [^;]*?\b(nj_\w+)\([^;]*nj_error \*error\);", HEADER, re.MULTILINE)
+    assert [*LISTED] == failing
+    assert all(LISTED.values())
 
 
 def test_the_private_symbols_are_those_that_the_binding_uses() -> None:

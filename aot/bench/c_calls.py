@@ -98,7 +98,9 @@ class CallInC:
         args = [Arg(_POINTER, _FP32, Value(natural=address)) for address in stage.addresses.values()]
         args += [Arg(_INT, 0, Value(integer=number)) for number in stage.case.numbers.values()]
         self.call = Call((Arg * len(args))(*args), len(args))
-        self.setup = LaunchSetup(ctypes.sizeof(LaunchSetup), stage.stream or None, (ctypes.c_uint32 * 3)(1, 1, 1), stage.device)
+        self.setup = LaunchSetup(
+            ctypes.sizeof(LaunchSetup), stage.stream or None, (ctypes.c_uint32 * 3)(1, 1, 1), stage.device
+        )
 
     def plan(self) -> tuple[ctypes.c_void_p, Any]:
         """Return a plan, and pointers to its values."""

@@ -829,9 +829,9 @@ def test_the_log_is_told_what_takes_time(open_c: Callable[..., CBundle]) -> None
 
     bundle = open_c(kernel("add", **VECTOR_ADD), options=Options.of(log=LOG(take)))
     add = bundle.kernel("add")
-    add.launch(X, Y, 5)
+    add.launch(X, Y, 5, 256)
     opened, load, plan = 1, 2, 3
-    variant = add.prepare(X, Y, 5).about().variant
+    variant = add.prepare(X, Y, 5, 256).about().variant
     assert variant > 0
     assert [one[:4] for one in told] == [
         (opened, -1, None, 0),

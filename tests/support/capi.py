@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,21 @@ class CErrorFacts(ctypes.Structure):
     )
 
 
-class CError(Exception):
-    """An `nj_error`."""
+_HEADER = (Path(__file__).resolve().parents[2] / "runtime/engine/include/nojit.h").read_text(encoding="utf-8")
+_CODES = {name: int(code) for name, code in re.findall(r"^    NJ_ERROR_(\w+) = (\d+),", _HEADER, re.MULTILINE)}
+_READING = ("FORMAT", "INTEGRITY", "SYSTEM", "MEMORY", "NEEDS")
+LISTED = {
+    name: {_CODES[word] for each in re.findall("[A-Z_]{4,}|reading", words) for word in (_READING if each == "reading" else (each,))}
+    for words, name in re.findall(r"^ \*   Errors +(.*?) \*/\nNJ_API [^;]*?\b(nj_\w+)\(", _HEADER, re.MULTILINE | re.DOTALL)
+}  # fmt: skip
+"""The codes that the header lists for each function that can fail."""
 
-    def __init__(self, error: CErrorFacts) -> None:
+
+class CError(Exception):
+    """An `nj_error` that a function filled, which the header lists."""
+
+    def __init__(self, error: CErrorFacts, function: str) -> None:
+        assert error.code in LISTED[function], f"nojit.h does not list code {error.code} for {function}"
         self.code = error.code
         self.argument = error.argument
         self.driver_code = error.driver_code
@@ -338,7 +350,7 @@ class CPlan:
         held = [None if value is None else ctypes.create_string_buffer(value, max(1, len(value))) for value in values]
         pointers = (ctypes.c_void_p * len(values))(*(0 if one is None else ctypes.addressof(one) for one in held))
         size = None if grid is None else (ctypes.c_uint32 * 3)(*grid)
-        with self._api.checked() as error:
+        with self._api.checked("nj_plan_launch") as error:
             error.result = self._api.library.nj_plan_launch(
                 self.handle, pointers, size, ctypes.c_void_p(stream), ctypes.byref(error)
             )
@@ -359,7 +371,7 @@ class CKernel:
         **named: Any,
     ) -> None:
         pen = _Pen()
-        with self._api.checked() as error:
+        with self._api.checked("nj_kernel_launch") as error:
             error.result = self._api.library.nj_kernel_launch(
                 self.handle, pen.call(args, named), ctypes.byref(_setup(grid, stream, device)), ctypes.byref(error)
             )
@@ -370,7 +382,7 @@ class CKernel:
             self.handle, pen.call(args, named), ctypes.c_int(device), ctypes.byref(error)
         )
         if not handle:
-            raise CError(error)
+            raise CError(error, "nj_kernel_prepare")
         return CPlan(self._api, handle)
 
     def explain(self, *args: Any, device: int = CURRENT_DEVICE, **named: Any) -> list[tuple[int, int, str, str, str]]:
@@ -383,7 +395,7 @@ class CKernel:
             told.append((one.code, one.variant, *texts))
             return 0
 
-        with self._api.checked() as error:
+        with self._api.checked("nj_kernel_explain") as error:
             error.result = self._api.library.nj_kernel_explain(
                 self.handle, pen.call(args, named), ctypes.c_int(device), _VISITOR(visit), None,
                 ctypes.byref(error),
@@ -391,7 +403,7 @@ class CKernel:
         return told
 
     def load(self, device: int) -> None:
-        with self._api.checked() as error:
+        with self._api.checked("nj_kernel_load") as error:
             error.result = self._api.library.nj_kernel_load(self.handle, device, ctypes.byref(error))
 
     def about(self) -> KernelInfo:
@@ -437,12 +449,12 @@ class CBundle:
         error, size = CErrorFacts(), ctypes.c_size_t()
         at = self._api.library.nj_bundle_attachment(self.handle, name.encode(), ctypes.byref(size), ctypes.byref(error))
         if not at:
-            raise CError(error)
+            raise CError(error, "nj_bundle_attachment")
         return at, ctypes.string_at(at, size.value)
 
     def fit(self, device: int) -> int:
         fit = ctypes.c_int()
-        with self._api.checked() as error:
+        with self._api.checked("nj_bundle_fit") as error:
             error.result = self._api.library.nj_bundle_fit(self.handle, device, ctypes.byref(fit), ctypes.byref(error))
         return fit.value
 
@@ -450,7 +462,7 @@ class CBundle:
         error = CErrorFacts()
         handle = self._api.library.nj_bundle_kernel(self.handle, name.encode(), ctypes.byref(error))
         if not handle:
-            raise CError(error)
+            raise CError(error, "nj_bundle_kernel")
         return CKernel(self._api, handle)
 
     def close(self) -> None:
@@ -485,17 +497,17 @@ class CApi:
             getattr(self.library, name).restype = ctypes.c_char_p
 
     @contextlib.contextmanager
-    def checked(self) -> Iterator[_Checked]:
+    def checked(self, function: str) -> Iterator[_Checked]:
         """Raise the error that a function fills whose `result` is not 0."""
         error = _Checked()
         yield error
         if error.result != 0:
-            raise CError(error)
+            raise CError(error, function)
 
     def fill(self, function: str, handle: Any, kind: Any, *numbers: int, size: int | None = None) -> Any:
         """Return a struct that a function fills, which is told another size on request."""
         info = kind(size=ctypes.sizeof(kind) if size is None else size)
-        with self.checked() as error:
+        with self.checked(function) as error:
             error.result = getattr(self.library, function)(
                 handle, *map(ctypes.c_size_t, numbers), ctypes.byref(info), ctypes.byref(error)
             )
@@ -506,7 +518,7 @@ class CApi:
         given = None if options is None else ctypes.byref(options)
         handle = self.library.nj_bundle_open(os.fspath(path).encode(), given, ctypes.byref(error))
         if not handle:
-            raise CError(error)
+            raise CError(error, "nj_bundle_open")
         return CBundle(self, handle)
 
     def open_memory(self, data: bytes, options: Options | None = None) -> CBundle:
@@ -515,5 +527,5 @@ class CApi:
         given = None if options is None else ctypes.byref(options)
         handle = self.library.nj_bundle_open_memory(data, ctypes.c_size_t(len(data)), given, ctypes.byref(error))
         if not handle:
-            raise CError(error)
+            raise CError(error, "nj_bundle_open_memory")
         return CBundle(self, handle)

@@ -17,7 +17,7 @@ static uint8_t dtypes[CODES][BYTES_MAX + 1];
 static void find_dtypes(void)
 {
     memset(dtypes, NJ_DTYPE_COUNT, sizeof dtypes);
-    for (int dtype = 0; dtype < NJ_DTYPE_COUNT; dtype++) {
+    for (nj_dtype dtype = NJ_DTYPE_NONE; dtype < NJ_DTYPE_COUNT; dtype++) {
         if (nj_dtypes[dtype].dlpack != NJ_NOT_IN_DLPACK) {
             dtypes[nj_dtypes[dtype].dlpack][nj_dtypes[dtype].bytes] = (uint8_t)dtype;
         }

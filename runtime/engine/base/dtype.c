@@ -79,11 +79,11 @@ static nj_dtype find(const spelling *known, size_t count, nj_span text)
 
 nj_dtype nj_dtype_of(nj_span text)
 {
-    int dtype = NJ_DTYPE_I1;
+    nj_dtype dtype = NJ_DTYPE_I1;
     while (dtype < NJ_DTYPE_COUNT && !nj_span_is(text, nj_dtypes[dtype].name)) {
         dtype++;
     }
-    return (nj_dtype)dtype;
+    return dtype;
 }
 
 static nj_dtype find_name(nj_span text)

@@ -30,7 +30,7 @@ typedef struct {
 enum { NJ_NOT_IN_DLPACK = 255 };
 
 /* One more than the last nj_dtype. */
-enum { NJ_DTYPE_COUNT = NJ_DTYPE_FP8E4B15 + 1 };
+#define NJ_DTYPE_COUNT ((nj_dtype)(NJ_DTYPE_FP8E4B15 + 1))
 
 /* By nj_dtype. Those of NJ_DTYPE_NONE and NJ_DTYPE_COUNT are empty. */
 NJ_INTERNAL extern const nj_dtype_facts nj_dtypes[NJ_DTYPE_COUNT + 1];

@@ -659,7 +659,7 @@ typedef int (*nj_reason_visitor)(void *user, const nj_reason *reason);
  *   device    an ordinal or NJ_CURRENT_DEVICE
  *   visit     called for variant 0, 1, ... on this thread
  *   user      its first argument
- *   Errors    ARGUMENT, DRIVER, FORMAT, MEMORY, NO_VARIANT: the bundle is for other devices */
+ *   Errors    ARGUMENT, DRIVER, FORMAT, INTEGRITY, MEMORY, NO_VARIANT: the bundle is for other devices */
 NJ_API nj_code nj_kernel_explain(nj_kernel *kernel, const nj_call *call, int device, nj_reason_visitor visit, void *user, nj_error *error);
 
 #ifdef __cplusplus
