@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from nojit.runtime import _core
 from nojit.runtime.errors import SettingError
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.table.table import Config, KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
-from nojit.runtime.tuning.ranking import behind_in_sum
 
 __all__ = ["is_batch_invariant", "settled"]
 
@@ -78,5 +78,6 @@ def _asks(config: Config, names: Sequence[str]) -> bool:
 def _mean_order(block: TuningBlock) -> list[int]:
     """Order the configs of a block by their mean slowdown over its problems."""
     _, use, behinds = block.columns()
-    sums = behind_in_sum(use, behinds)
+    # a config that only some rows have counts elsewhere as an octave behind the row's slowest
+    sums = _core.behind_in_sum(use, behinds)
     return sorted(sums, key=lambda config: (sums[config], config))

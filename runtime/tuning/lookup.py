@@ -1,5 +1,7 @@
 """Looks configs up in tuning tables: buckets, the problems that are near, the nearest device. Pure.
 
+``engine/select/ranking.h`` gives the rules of the order of configs; this module asks the engine for it.
+
 A decision depends on the device's table, the case and the key's buckets alone, never on the first value of a bucket
 that a process happens to see: two processes decide alike.
 """
@@ -15,7 +17,7 @@ from nojit.runtime.errors import TuningError
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.table import Config, KernelTable
 from nojit.runtime.table.tuning import BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
-from nojit.runtime.tuning.ranking import cost_words, estimates, nearest, ranked
+from nojit.runtime.tuning.costs import cost_words
 from nojit.runtime.values import Value, identity, spell
 from nojit.runtime.wording import did_you_mean
 
@@ -30,7 +32,10 @@ __all__ = [
     "bucket_of",
     "closest_device",
     "config_number",
+    "estimates",
     "lookup_of",
+    "nearest",
+    "ranked",
     "resolve",
     "rows_of",
 ]
@@ -74,6 +79,34 @@ def bucket_of(kind: str, value: int) -> int:
         value: what is not positive counts as 0; with a rounding kind, what is above 2^62 as 2^62.
     """
     return _core.bucket_of(BUCKETS.index(kind), value)
+
+
+def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> int:
+    """Return the place of the point nearest to a key: an equal one, else the least sum of `|log2(a / b)|`.
+
+    0 counts as a half. Of equally near points the first is taken.
+
+    Args:
+        points: at least one, each of as many numbers from 0 as the key, which has one or more.
+        key: as many numbers from 0 as each point.
+    """
+    return _core.nearest(points, key)
+
+
+def ranked(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) -> tuple[int, ...]:
+    """Order the configs of a block for a key, the best first.
+
+    Args:
+        block: the measured problems.
+        key: as rounded as theirs.
+        multiprocessors: of the device.
+    """
+    return _core.rank_configs((*block.columns(), tuple(block.estimates())), key, multiprocessors)
+
+
+def estimates(block: TuningBlock, key: tuple[int, ...], multiprocessors: int) -> dict[int, int | None]:
+    """Compute what each config of a block is estimated to take, in picoseconds; None where that cannot be computed."""
+    return _core.estimate(tuple(block.estimates()), key, multiprocessors)
 
 
 def closest_device(devices: Sequence[TunedDevice], device: TunedDevice) -> int:

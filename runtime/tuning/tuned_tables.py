@@ -16,7 +16,7 @@ from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.tuning import TunedDevice
 from nojit.runtime.target import is_arch
-from nojit.runtime.tuning.ranking import cost_words, is_cost
+from nojit.runtime.tuning.costs import cost_words, is_cost
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 from nojit.runtime.wording import did_you_mean, key_among
 

@@ -21,7 +21,7 @@ from nojit.aot.tune.select.rules import Class, TuningRules, spell_class
 from nojit.aot.tune.store.records import Config
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.operations import ExpressionError, Value
-from nojit.runtime.tuning.ranking import cost_words, is_cost
+from nojit.runtime.tuning.costs import cost_words, is_cost
 from nojit.runtime.tuning.tuned_tables import MULTIPROCESSORS
 from nojit.runtime.values import DType, FunctionRef
 from scipy.optimize import nnls

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nojit.aot.tune.store.records import Config, Problem
-from nojit.runtime.tuning.lookup import block_of, bucket_of, closest_device
-from nojit.runtime.tuning.ranking import nearest, ranked
+from nojit.runtime.tuning.lookup import block_of, bucket_of, closest_device, nearest, ranked
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedTable
 from nojit.runtime.values import identity
 

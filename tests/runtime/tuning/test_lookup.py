@@ -16,8 +16,17 @@ from nojit.runtime.expr.postfix import evaluate
 from nojit.runtime.table.reading import decode_table
 from nojit.runtime.table.table import KernelTable, Tuning
 from nojit.runtime.table.tuning import BUCKETS, TunedDevice, TuningBlock, TuningRow, TuningTable
-from nojit.runtime.tuning.lookup import Lookup, bucket_of, closest_device, lookup_of, resolve
-from nojit.runtime.tuning.ranking import estimates, is_cost, nearest, ranked
+from nojit.runtime.tuning.costs import is_cost
+from nojit.runtime.tuning.lookup import (
+    Lookup,
+    bucket_of,
+    closest_device,
+    estimates,
+    lookup_of,
+    nearest,
+    ranked,
+    resolve,
+)
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import spell
 
