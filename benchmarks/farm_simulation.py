@@ -153,7 +153,7 @@ class LocalCompiler:
 def jobs_of(count: int) -> list[Any]:
     """Return variants of kernels with 100 variants each."""
     from nojit.aot.compile.job_runner import Job
-    from nojit.aot.plan.source import SourcePlace
+    from nojit.aot.plan.function_facts import SourcePlace
     from nojit.aot.plan.variant import Variant
     from nojit.runtime.table.table import Config
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from nojit.aot.plan.source import KernelSource, SourcePlace
+from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 
 __all__ = ["Compiler"]

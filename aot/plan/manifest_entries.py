@@ -15,8 +15,8 @@ from nojit.aot.manifest.reader import ReadKernel, bundle_of, read_manifest
 from nojit.aot.manifest.spec import BundleSpec, KernelSpec
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.plan.compiler_interface import Compiler
+from nojit.aot.plan.function_facts import SourcePlace, module_of
 from nojit.aot.plan.in_place import InPlace
-from nojit.aot.plan.source import SourcePlace, module_of
 from nojit.aot.plan.toolchain_configs import check_toolchains, tables_for, with_toolchains
 from nojit.aot.plan.tuned import check_tuned, read_folder
 from nojit.aot.plan.variant import functions_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from nojit.aot.plan.source import KernelSource
+from nojit.aot.plan.function_facts import KernelSource
 from nojit.runtime.values import Value
 
 __all__ = ["Heuristic", "Outline", "OutlinedConfig", "Unspelled", "Use"]

@@ -11,9 +11,9 @@ from nojit.aot.manifest.options import FIXED, OPTIONS
 from nojit.aot.manifest.spec import BundleSpec, KernelSpec
 from nojit.aot.manifest.types import plain, types_of
 from nojit.aot.plan.compiler_interface import Compiler
+from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.left_out import Refused
 from nojit.aot.plan.plan import Plan, Planned, PlannedKernel
-from nojit.aot.plan.source import KernelSource, SourcePlace
 from nojit.aot.plan.variant import Variant
 from nojit.aot.recording.inputs import Recorded
 from nojit.aot.recording.origins import origins_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nojit.aot.compile.sources.captured import Captured
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.aot.remote.batches import JOB_S
 from nojit.aot.remote.messages import (

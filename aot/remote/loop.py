@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from nojit.aot.compile import job_runner
 from nojit.aot.compile.sources.captured import Captured
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, functions_of
 from nojit.aot.remote.batches import ROUNDS, VARIANTS_MAX, Batches
 from nojit.aot.remote.build_facts import Build, Limits

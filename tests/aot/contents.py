@@ -11,7 +11,7 @@ from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.pack.bundle import BundleContent
 from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.expand import derived_of, expand_kernel
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.table.table import Param, Tuning
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nojit.aot.manifest.archs import known_archs
-from nojit.aot.plan.source import KernelSource, SourcePlace
+from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.errors import CompileError, ManifestError

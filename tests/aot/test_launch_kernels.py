@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.source import SourcePlace, fit_variant
+from nojit.aot.plan.function_facts import SourcePlace, fit_variant
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.table.table import Launch, TensorMap
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.plan import Plan, PlannedKernel
-from nojit.aot.plan.source import SourcePlace
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.explain.explanation import choose

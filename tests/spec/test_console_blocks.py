@@ -30,7 +30,7 @@ import click
 from click.testing import CliRunner
 from nojit.aot.cli.group import cli
 from nojit.aot.manifest.archs import target_of
-from nojit.aot.plan.source import KernelSource, SourcePlace
+from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.runtime.errors import PackageError
 
 __all__ = ["command"]

@@ -14,8 +14,8 @@ from nojit.aot.backends.registry import vendor_of
 from nojit.aot.compile.processes.first_process import COMPILER, START_S, FirstProcess
 from nojit.aot.compile.processes.process import EndedError, Process, SilentError
 from nojit.aot.compile.sources.captured import Captured
+from nojit.aot.plan.function_facts import KernelSource, SourceImportError, SourcePlace
 from nojit.aot.plan.outline import Outline
-from nojit.aot.plan.source import KernelSource, SourceImportError, SourcePlace
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import CompileError, ManifestError
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nojit.aot.plan.source import HEURISTICS, ConfigHook, Effect
+from nojit.aot.plan.function_facts import HEURISTICS, ConfigHook, Effect
 from nojit.runtime.values import Value
 
 __all__ = ["Decorators", "read_decorators"]

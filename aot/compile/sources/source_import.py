@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-from nojit.aot.plan.source import SourceImportError, SourcePlace
+from nojit.aot.plan.function_facts import SourceImportError, SourcePlace
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.closure import Closure
 from nojit.runtime.recording.file import read_recording

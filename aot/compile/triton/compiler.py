@@ -29,7 +29,7 @@ from nojit.aot.compile.triton.own_toolchain import archs, backend_of, gpu_target
 from nojit.aot.compile.triton.param_layout import Leaf, layout_of, passed_of, tensor_maps_of
 from nojit.aot.compile.triton.simulated_gpu import begin, current_target
 from nojit.aot.compile.triton.source_facts import captured, describe, outline
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError
 from nojit.runtime.table.table import Launch

@@ -11,7 +11,7 @@ from nojit.aot.compile.sources.source_import import import_source, recorded_clos
 from nojit.aot.compile.triton import closures
 from nojit.aot.compile.triton.simulated_gpu import target_answers
 from nojit.aot.manifest.function_names import find_named
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.values import LAYOUTS, DType, FunctionRef, Value
 from triton.language.core import dtype

@@ -18,7 +18,7 @@ from nojit.aot.compile.triton.simulated_gpu import dedicated, simulate
 from nojit.aot.compile.triton.source_digest import lines_of, source_digest
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.options import OPTIONS
-from nojit.aot.plan.source import KernelSource, SourcePlace
+from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.variant import Variant, functions_of
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.strict_json import Json, canonical_json

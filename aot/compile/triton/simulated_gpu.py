@@ -13,7 +13,7 @@ from nojit.aot.backends.registry import vendor_of
 from nojit.aot.compile.sources import reads, source_import
 from nojit.aot.compile.triton.own_toolchain import backend_of
 from nojit.aot.compile.triton.patches import Baseline
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from triton.backends import backends
 from triton.runtime.driver import driver as active_driver
 

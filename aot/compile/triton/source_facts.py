@@ -16,8 +16,8 @@ from nojit.aot.compile.triton.functions import find, function_place, named
 from nojit.aot.compile.triton.own_toolchain import read_own_settings
 from nojit.aot.compile.triton.simulated_gpu import dedicated, simulate
 from nojit.aot.compile.triton.source_digest import source_digest
+from nojit.aot.plan.function_facts import HEURISTICS, KernelSource, SourcePlace
 from nojit.aot.plan.outline import Outline
-from nojit.aot.plan.source import HEURISTICS, KernelSource, SourcePlace
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.recording.closure import capture, digest_of
 from nojit.runtime.strict_json import canonical_json

@@ -24,7 +24,7 @@ from nojit.aot.compile.job_runner import Finished, Job, JobExecutor
 from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, PackageError
 

@@ -9,7 +9,7 @@ import pytest
 from nojit.aot.compile.pruning import prune_compiled, prune_failed
 from nojit.aot.manifest.archs import known_archs
 from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.runtime.errors import CompileError
 from nojit.runtime.gpu_limits import shared_bytes_max
 

@@ -137,7 +137,7 @@ def test_code_that_differs_for_the_family_is_an_error(monkeypatch: pytest.Monkey
     from nojit.aot.backends.cuda import backend
     from nojit.aot.compile.triton import compiler
     from nojit.aot.plan.expand import expand_kernel
-    from nojit.aot.plan.source import SourcePlace
+    from nojit.aot.plan.function_facts import SourcePlace
 
     from tests.aot.entries import spec
 

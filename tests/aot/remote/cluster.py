@@ -18,7 +18,7 @@ from nojit.aot.compile import job_runner
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.source import SourcePlace
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.aot.remote.build_facts import Build, Limits
 from nojit.aot.remote.connection import LostError
