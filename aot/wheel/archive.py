@@ -14,11 +14,10 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from nojit.aot.wheel.names import escaped
+from nojit.aot.wheel.names import TAG, escaped, file_name
 
 __all__ = ["Wheel", "pack_wheel"]
 
-_TAG = "py3-none-any"
 # the earliest date of a zip archive: the bytes must not depend on the time of the build
 _TIME = (1980, 1, 1, 0, 0, 0)
 _UNIX = 3
@@ -41,8 +40,7 @@ class Wheel:
     @property
     def file_name(self) -> str:
         """The wheel's file name."""
-        tail = f"-{self.label}" if self.label else ""
-        return f"{escaped(self.name)}-{self.version}-{_TAG}{tail}.whl"
+        return file_name(self.name, self.version, self.label)
 
 
 def pack_wheel(wheel: Wheel, generator: str) -> bytes:
@@ -70,7 +68,7 @@ def pack_wheel(wheel: Wheel, generator: str) -> bytes:
 
 
 def _wheel_file(generator: str) -> bytes:
-    return f"Wheel-Version: 1.0\nGenerator: {generator}\nRoot-Is-Purelib: true\nTag: {_TAG}\n".encode()
+    return f"Wheel-Version: 1.0\nGenerator: {generator}\nRoot-Is-Purelib: true\nTag: {TAG}\n".encode()
 
 
 def _record(files: Mapping[str, bytes], record: str) -> bytes:

@@ -11,7 +11,19 @@ import re
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import PackageError
 
-__all__ = ["arch_label", "check_license", "check_name", "check_requirement", "check_version", "escaped"]
+__all__ = [
+    "TAG",
+    "arch_label",
+    "check_license",
+    "check_name",
+    "check_requirement",
+    "check_version",
+    "escaped",
+    "file_name",
+]
+
+TAG = "py3-none-any"
+"""Tag of the wheels: they hold no code of one Python or machine."""
 
 _NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
@@ -37,6 +49,12 @@ _LICENSES = rf"{_LICENSE}(?: WITH {_LICENSE})?(?: (?:AND|OR) {_LICENSE}(?: WITH 
 def escaped(name: str) -> str:
     """Return a distribution's name in the form of file names and Python packages: ``acme_kernels``."""
     return normalized(name).replace("-", "_")
+
+
+def file_name(name: str, version: str, label: str) -> str:
+    """Return the file name of a wheel; `label` is that of a variant wheel, empty for other wheels."""
+    tail = f"-{label}" if label else ""
+    return f"{escaped(name)}-{version}-{TAG}{tail}.whl"
 
 
 def arch_label(arch: str) -> str:
