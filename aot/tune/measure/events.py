@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nojit.aot.tune.measure.halving import Timing
+from nojit.aot.tune.measure.timing import Timing
 from nojit.aot.tune.store.records import Device, Size, Status, identity_of
 from nojit.runtime.values import Value
 

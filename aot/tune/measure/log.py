@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from nojit.aot.tune.measure.events import Fault, Listed, Measured, Opened
-from nojit.aot.tune.measure.halving import Timing
+from nojit.aot.tune.measure.timing import Timing
 from nojit.aot.tune.store.database import Database, now
 from nojit.aot.tune.store.records import (
     Config,

@@ -9,19 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from nojit.aot.tune.measure.events import Done, Event, Fault, Measured, Task, Trying
-from nojit.aot.tune.measure.halving import (
-    EXHAUSTIVE,
-    FINAL,
-    RUNGS,
-    Rung,
-    Timing,
-    contenders,
-    interleave,
-    keep,
-    sample_count,
-    summarize,
-)
+from nojit.aot.tune.measure.halving import EXHAUSTIVE, FINAL, RUNGS, Rung, contenders, interleave, keep, sample_count
 from nojit.aot.tune.measure.stage import Stage, Trial
+from nojit.aot.tune.measure.timing import Timing, summarize
 
 __all__ = ["measure_problem"]
 

@@ -7,7 +7,8 @@ import statistics
 
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.aot.tune.measure.halving import FINAL, RUNGS, Timing, interleave, keep, sample_count, summarize
+from nojit.aot.tune.measure.halving import FINAL, RUNGS, interleave, keep, sample_count
+from nojit.aot.tune.measure.timing import Timing, summarize
 
 TIMES = st.lists(st.floats(1.0, 1e5), min_size=1, max_size=40)
 NOISES = st.floats(0.0, 0.5)
