@@ -1,12 +1,11 @@
-"""HTTP to one registry: authentication, tries, time limits, and errors. Needs the extra ``oci`` (requests).
+"""HTTP to one registry: tries, time limits, and errors. Needs the extra ``oci`` (requests).
 
-Sources: the OCI distribution specification 1.1, and "Token Authentication" of the CNCF's Distribution.
+Source: the OCI distribution specification 1.1.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import socket
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urljoin, urlsplit
 
 from nojit.aot.oci.address import Address
+from nojit.aot.oci.answers import PASSING, Answer, origin_of
+from nojit.aot.oci.authorization import Authorization
 from nojit.aot.oci.credentials import Credentials
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX
 from nojit.aot.oci.pace import SlowError, paced_adapter
@@ -25,16 +26,12 @@ from nojit.runtime.errors import RegistryError
 if TYPE_CHECKING:
     import requests
 
-__all__ = ["Answer", "Body", "Client"]
+__all__ = ["Body", "Client"]
 
 _HUB: Final = "registry-1.docker.io"
-# statuses after which the same request may succeed
-_PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
 # what a broken connection loses at most
 _CHUNK_BYTES: Final = 1 << 16
 _REDIRECTS_MAX: Final = 5
-_SHOWN: Final = 300
-_CHALLENGE: Final = re.compile(r'(\w+)=(?:"([^"]*)"|([^\s",]+))')
 # words of OpenSSL about an answer that is no TLS
 _NO_TLS: Final = ("wrong_version_number", "wrong version number", "record layer failure", "http request")
 
@@ -52,22 +49,6 @@ class Body:
 
     def __iter__(self) -> Iterator[bytes]:
         return self.chunks()
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A registry's answer."""
-
-    status: int
-    words: str
-    """The status as text: ``404 Not Found``."""
-    headers: Mapping[str, str]
-    """By name; the case of names does not count."""
-    url: str
-    content: bytes
-    """The content, at most a little more than a document may have; empty if it is streamed."""
-    stream: requests.Response | None = None
-    """The open connection of a streamed content."""
 
 
 class Client:
@@ -90,10 +71,9 @@ class Client:
         self._plain = insecure or address.is_local
         self._agent = agent
         self._session: requests.Session | None = None
-        self._authorization = ""
-        self._secrets = list(credentials.secrets) if credentials else []
         host = _HUB if address.is_hub else address.host
         self._base = f"{'http' if self._plain else 'https'}://{host}/v2/{address.repository}/"
+        self._authorization = Authorization(self._base, agent, credentials, self._ask)
 
     def send(
         self,
@@ -166,13 +146,13 @@ class Client:
         for again in (True, False):
             said = {"User-Agent": self._agent, "Accept-Encoding": "identity", **headers}
             # registries send uploads and downloads to other hosts, which must not see the token
-            ours = _origin(url) == _origin(self._base)
-            if self._authorization and ours:
-                said["Authorization"] = self._authorization
+            ours = origin_of(url) == origin_of(self._base)
+            if self._authorization.header and ours:
+                said["Authorization"] = self._authorization.header
             answer = self._ask(method, url, said, data=body, stream=stream, redirects=method in {"GET", "HEAD"})
             # after a redirect, a challenge may be that of another host
-            ours = ours and _origin(answer.url) == _origin(self._base)
-            if answer.status != 401 or not ours or not again or not self._authorize(answer, where):
+            ours = ours and origin_of(answer.url) == origin_of(self._base)
+            if answer.status != 401 or not ours or not again or not self._authorization.renew(answer, where):
                 break
         return answer
 
@@ -187,7 +167,7 @@ class Client:
         host = self.address.host
         if not self._plain and urlsplit(url).scheme != "https":
             what = f"expected {host} to stay with HTTPS"
-            raise refusal("plain-http", what, got=f"the address {_origin(url)}", where=str(self.address))
+            raise refusal("plain-http", what, got=f"the address {origin_of(url)}", where=str(self.address))
         try:
             response = self._session.request(
                 method,
@@ -236,64 +216,14 @@ class Client:
 
     def _refuse(self, answer: Answer, doing: str, where: str) -> NoReturn:
         """Raise the error for an answer with an unwanted status."""
-        what, got = f"expected {self.address.host} to {doing}", self._told(answer)
+        what, got = f"expected {self.address.host} to {doing}", self._authorization.shown(answer)
         if answer.status in {401, 403}:
             known = "with the configured credentials" if self._credentials else "without credentials"
             raise refusal("denied", f"{what} {known}", got=got, where=where)
-        if answer.status in _PASSING:
+        if answer.status in PASSING:
             raise refusal("unavailable", what, got=got, where=where)
         reason = "not-found" if answer.status == 404 else "digest" if "DIGEST_INVALID" in got else "failed"
         raise refusal(reason, what, got=got, where=where)
-
-    def _told(self, answer: Answer) -> str:
-        """Return what an answer says about an error, without secrets."""
-        text = ""
-        # errors of OCI registries; others write pages
-        with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            errors = json.loads(answer.content)["errors"]
-            text = ", ".join(
-                " ".join(str(each[key]) for key in ("code", "message") if each.get(key)) for each in errors
-            )
-        text = f"{answer.words}: {text}" if text else answer.words
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text[:_SHOWN]
-
-    def _authorize(self, answer: Answer, where: str) -> bool:
-        """Answer a registry's challenge with a new token, or with user and password; return whether that was possible."""
-        challenge = answer.headers.get("WWW-Authenticate", "")
-        scheme = challenge.partition(" ")[0].lower()
-        facts = {name: quoted or bare for name, quoted, bare in _CHALLENGE.findall(challenge)}
-        if scheme == "basic" and self._credentials and self._credentials.user:
-            self._authorization = f"Basic {self._credentials.basic}"
-        elif scheme == "bearer" and facts.get("realm"):
-            self._authorization = f"Bearer {self._token(facts, where)}"
-        else:
-            return False
-        return True
-
-    def _token(self, facts: Mapping[str, str], where: str) -> str:
-        realm = urljoin(self._base, facts["realm"])
-        asked = {name: facts[name] for name in ("service", "scope") if facts.get(name)}
-        known, agent = self._credentials, {"User-Agent": self._agent}
-        if known and known.identity_token:
-            form = {"grant_type": "refresh_token", "refresh_token": known.identity_token, "client_id": "nojit", **asked}
-            answer = self._ask("POST", realm, agent, redirects=False, data=form)
-        else:
-            said = {"Authorization": f"Basic {known.basic}"} if known else {}
-            answer = self._ask("GET", realm, agent | said, redirects=False, params=asked)
-        what = f"expected a token from {_origin(realm)}"
-        if answer.status in _PASSING:
-            raise refusal("unavailable", what, got=self._told(answer), where=where)
-        token = None
-        if answer.status == 200:
-            with contextlib.suppress(ValueError, AttributeError, RecursionError):
-                body = json.loads(answer.content)
-                token = body.get("token") or body.get("access_token")
-        if not isinstance(token, str) or not token.isascii() or not token.isprintable():
-            raise refusal("denied", what, got=self._told(answer), where=where)
-        self._secrets.append(token)
-        return token
 
 
 def _new_session(limits: Limits, *, plain: bool) -> requests.Session:
@@ -337,13 +267,6 @@ def _read(response: requests.Response, most: int) -> bytes:
             if len(content) > most:
                 break
     return content
-
-
-def _origin(url: str) -> str:
-    """Return scheme, host and port of a URL; without the port if it is the scheme's own."""
-    parts = urlsplit(url)
-    usual = {"https": ":443", "http": ":80"}.get(parts.scheme, "")
-    return f"{parts.scheme}://{parts.netloc.removesuffix(usual) if usual else parts.netloc}"
 
 
 def _seconds(text: str) -> float | None:
