@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["BUILT_WITH", "TOOLCHAIN", "is_as_built"]
+__all__ = ["BUILT_WITH", "CONFIG_OPTIONS", "TOOLCHAIN", "TUNABLE", "is_as_built"]
 
 TOOLCHAIN: Final = "toolchain"
 """Name of the option that says which of a bundle's toolchains compiled a config. Triton has no such option."""
@@ -35,6 +35,12 @@ BUILT_WITH: Final[dict[str, int | bool | str | None]] = {
 """Options that calls may pass to Triton's JIT beside arguments, and manifests may set, with the value that a build uses. The build
 passes each one, because a default of the compiler may change (`enable_fp_fusion` does in Triton 3.10).
 """
+
+TUNABLE: Final = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Options that a call can pass to select a config of any kernel: ``kernel[grid](..., num_warps=8)``."""
+
+CONFIG_OPTIONS: Final = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
+"""Options of a ``triton.Config`` beside its constexprs, in its order: those in `TUNABLE`, and one that bundles lack."""
 
 
 def is_as_built(name: str, value: object) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from nojit.runtime.frozen_record import Record
+from nojit.runtime.launch_options import BUILT_WITH, CONFIG_OPTIONS, TUNABLE
 from nojit.runtime.table.table import Config, KernelTable, Missing
 from nojit.runtime.values import Value, spell
 
 __all__ = ["KernelParam", "LaunchConfig", "config_of", "params_of"]
-
-_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg")
 
 
 class KernelParam(Record):
@@ -42,22 +43,23 @@ class LaunchConfig(Record):
     @property
     def num_warps(self) -> int:
         """Warps of a block."""
-        return self._int("num_warps", 4)
+        return self._int("num_warps")
 
     @property
     def num_stages(self) -> int:
         """Stages of software pipelining."""
-        return self._int("num_stages", 3)
+        return self._int("num_stages")
 
     @property
     def num_ctas(self) -> int:
         """Blocks of a cluster."""
-        return self._int("num_ctas", 1)
+        return self._int("num_ctas")
 
     @property
     def maxnreg(self) -> int | None:
         """Limit of registers per thread; None if ptxas chose."""
-        return self._int("maxnreg", 0) or None
+        value = self.options.get("maxnreg")
+        return value if isinstance(value, int) and value else None
 
     @property
     def pre_hook(self) -> None:
@@ -68,12 +70,12 @@ class LaunchConfig(Record):
         return self.kwargs | {name: value for name, value in self.options.items() if value is not None}
 
     def __str__(self) -> str:
-        settings = dict.fromkeys(_OPTIONS) | self.options
+        settings = dict.fromkeys(name for name in CONFIG_OPTIONS if name in TUNABLE) | self.options
         return ", ".join(f"{name}: {spell(value)}" for name, value in (self.kwargs | settings).items())
 
-    def _int(self, name: str, unset: int) -> int:
+    def _int(self, name: str) -> int:
         value = self.options.get(name)
-        return value if isinstance(value, int) else unset
+        return cast("int", value if isinstance(value, int) else BUILT_WITH[name])
 
 
 def config_of(config: Config) -> LaunchConfig:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nojit.aot.manifest.mistakes import Mistakes, shorten
-from nojit.aot.manifest.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.text import spell_key
+from nojit.runtime.launch_options import TUNABLE
 from nojit.runtime.wording import did_you_mean
 
 if TYPE_CHECKING:

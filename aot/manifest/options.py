@@ -12,7 +12,7 @@ from nojit.aot.backends.registry import vendors
 from nojit.runtime.launch_options import BUILT_WITH, TOOLCHAIN
 from nojit.runtime.values import Value
 
-__all__ = ["FIXED", "OPTIONS", "TOOLCHAIN", "TUNABLE", "Option", "option_value"]
+__all__ = ["FIXED", "OPTIONS", "TOOLCHAIN", "Option", "option_value"]
 
 
 def option_value(raw: Any) -> Value:
@@ -76,6 +76,3 @@ FIXED = {
     "wgp_cu_mode": "no arch of AMD's is tuned yet",
     "fpsan_homomorphic_casts": "would make kernels that only a running Triton can launch",
 }
-
-# options that a call can pass to select a config of any kernel: `kernel[grid](..., num_warps=8)`
-TUNABLE = ("num_warps", "num_stages", "num_ctas", "maxnreg")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from nojit.aot.manifest.config_rules import CONFIG_RULES, check_rules, constexprs_in
 from nojit.aot.manifest.matrix import typed_params
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, TUNABLE
+from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import BOOLS, FLOATS, NONE
 from nojit.runtime.expr import expression as expr
+from nojit.runtime.launch_options import TUNABLE
 from nojit.runtime.tuning.costs import cost_words, is_cost
 from nojit.runtime.tuning.tuned_tables import MULTIPROCESSORS, is_name
 from nojit.runtime.wording import did_you_mean

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.constexprs import constexpr_value
+from nojit.runtime.launch_options import CONFIG_OPTIONS
 from nojit.runtime.strict_json import Json
 from nojit.runtime.values import encode_value
 
-__all__ = ["OPTIONS", "config_by_name", "encoded_config", "encoded_key"]
-
-OPTIONS: Final = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
-"""The options that a config of Triton has beside its constexprs."""
+__all__ = ["config_by_name", "encoded_config", "encoded_key"]
 
 
 def encoded_key(value: Any) -> Json:
@@ -44,7 +42,7 @@ def encoded_config(config: Any, kernel: str) -> dict[str, Json]:
         ArgumentError: no bundle can hold a value.
     """
     every = config.all_kwargs()
-    options = {name: value for name, value in every.items() if name in OPTIONS and name not in config.kwargs}
+    options = {name: value for name, value in every.items() if name in CONFIG_OPTIONS and name not in config.kwargs}
     return {"kwargs": _encoded(config.kwargs, kernel), "options": _encoded(options, kernel)}
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from nojit.runtime.launch_options import CONFIG_OPTIONS
 from nojit.runtime.recording.generated import SEEN, force_settings, key_of
-from nojit.runtime.recording.winner_spelling import OPTIONS, config_by_name
+from nojit.runtime.recording.winner_spelling import config_by_name
 from nojit.runtime.values import decode_value
 
 __all__ = ["Generated", "Server", "install"]
@@ -100,7 +101,7 @@ def _config_in(autotuner: Any, recorded: Mapping[str, Any]) -> Any:
             return config
     kind = type(configs[0]) if configs else _config_class()
     values = {name: decode_value(value, "config") for name, value in recorded.items()}
-    options = {name: values.pop(name) for name in OPTIONS if name in values}
+    options = {name: values.pop(name) for name in CONFIG_OPTIONS if name in values}
     return kind(values, **options)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from nojit.aot.plan.outline import Heuristic, OutlinedConfig, Unspelled, Use
+from nojit.runtime.launch_options import BUILT_WITH, TUNABLE
 from nojit.runtime.values import DType, Value
 
 __all__ = ["read_configs", "read_heuristics", "read_optional", "read_uses"]
@@ -22,7 +23,7 @@ _DESCRIPTOR_METHODS = {"load", "store", "gather", "scatter", "atomic_add", "atom
 _DESCRIPTOR_CALLS = {"load_tensor_descriptor", "store_tensor_descriptor", "async_copy_global_to_shared"}
 _DESCRIPTOR_ATTRIBUTES = {"block_type", "block_shape"}
 # options of a triton.Config, with the values that it has if nobody sets them
-_OPTIONS: dict[str, Value] = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
+_OPTIONS: dict[str, Value] = {name: BUILT_WITH[name] for name in TUNABLE}
 
 
 def read_configs(found: Any, function: Any) -> tuple[tuple[OutlinedConfig, ...], tuple[str, ...], tuple[str, ...]]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nojit.runtime.errors import TuningError
+from nojit.runtime.launch_options import TUNABLE
 from nojit.runtime.wording import did_you_mean, key_among
 
 __all__ = ["ForeignFile", "ForeignRow", "Settings", "read_foreign"]
@@ -32,7 +33,6 @@ Settings: TypeAlias = tuple[tuple[str, "int | float | bool | str"], ...]
 _SIZE_MAX = 64 << 20
 _INT_MAX = (1 << 63) - 1
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}\Z")
-_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 # fields of a cached config that must be null: tuned tables cannot store them
 _HOOKS = ("pre_hook", "ir_override")
 
@@ -130,7 +130,7 @@ def _read_cache(document: Mapping[str, Any], path: Path) -> ForeignFile:
 
 
 def _cached_config(config: Any, where: str) -> Settings:
-    known = ("kwargs", *_OPTIONS, *_HOOKS)
+    known = ("kwargs", *TUNABLE, *_HOOKS)
     if not isinstance(config, dict) or not isinstance(config.get("kwargs"), dict):
         raise TuningError("expected a config with kwargs", got=repr(config)[:80], where=where)
     for name in config:
@@ -142,7 +142,7 @@ def _cached_config(config: Any, where: str) -> Settings:
             raise TuningError(
                 f"expected no {name}, which tuned tables cannot store", got=repr(config[name])[:80], where=where
             )
-    options = {name: config[name] for name in _OPTIONS if config.get(name) is not None}
+    options = {name: config[name] for name in TUNABLE if config.get(name) is not None}
     return _settings(config["kwargs"] | options, where)
 
 

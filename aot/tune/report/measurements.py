@@ -14,7 +14,7 @@ from typing import Any
 
 from nojit.aot.manifest.archs import arch_number
 from nojit.aot.manifest.config_rules import CONFIG_RULES
-from nojit.aot.manifest.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.tune.report.importance import Importance, Observation, explain, rank
 from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import find_config
@@ -23,6 +23,7 @@ from nojit.aot.tune.select.selection import Bounds, config_label, select
 from nojit.aot.tune.select.summaries import TableFacts, table_facts
 from nojit.aot.tune.store.records import Problem
 from nojit.runtime.expr import expression as expr
+from nojit.runtime.launch_options import TUNABLE
 from nojit.runtime.tuning.tuned_tables import TunedConfig
 from nojit.runtime.values import Value, spell
 

@@ -7,14 +7,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from nojit.runtime.launch_options import CONFIG_OPTIONS
 from nojit.runtime.serve.standin.callbacks import served, since
 from nojit.runtime.serve.standin.failures import AutotunerError
 from nojit.runtime.serve.standin.functions import KernelInterface
 from nojit.runtime.serve.standin.registry import exported
 
 __all__ = ["Autotuner", "Config", "Heuristics", "autotune", "heuristics", "run_autotuned", "tuning_key"]
-
-_OPTIONS = ("num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override")
 
 
 @exported("triton.runtime.autotuner")
@@ -55,13 +54,13 @@ class Config:
 
     def all_kwargs(self) -> dict[str, Any]:
         """Return the constexprs and the options that are not None."""
-        return {**self.kwargs, **{name: value for name in _OPTIONS if (value := getattr(self, name)) is not None}}
+        return {**self.kwargs, **{name: value for name in CONFIG_OPTIONS if (value := getattr(self, name)) is not None}}
 
     def _key(self) -> tuple[Any, ...]:
         return (*self.all_kwargs().items(), self.pre_hook)
 
     def __str__(self) -> str:
-        options = _OPTIONS if since("3.9") else _OPTIONS[:-1]
+        options = CONFIG_OPTIONS if since("3.9") else CONFIG_OPTIONS[:-1]
         pairs = [*self.kwargs.items(), *((name, getattr(self, name)) for name in options)]
         return ", ".join(f"{name}: {value}" for name, value in pairs)
 

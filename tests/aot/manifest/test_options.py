@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from nojit.aot.manifest.options import FIXED, OPTIONS, TOOLCHAIN, TUNABLE, option_value
+from nojit.aot.manifest.options import FIXED, OPTIONS, TOOLCHAIN, option_value
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.launch_options import BUILT_WITH
+from nojit.runtime.launch_options import BUILT_WITH, CONFIG_OPTIONS, TUNABLE
 
 
 def test_the_runtime_knows_the_options_of_manifests():
@@ -36,6 +36,7 @@ def test_few_values_are_listed_and_many_are_a_range():
 
 def test_what_a_call_can_choose_by_is_an_option():
     assert set(TUNABLE) <= OPTIONS.keys()
+    assert {*CONFIG_OPTIONS} - {"ir_override"} == {*TUNABLE}
 
 
 @pytest.mark.triton

@@ -10,11 +10,12 @@ from typing import Any
 import jsonschema
 import pytest
 from nojit.aot.manifest.archs import known_archs
-from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, TUNABLE
+from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.schema import json_schema
 from nojit.aot.plan.planner import make_plans
 from nojit.runtime.errors import ManifestError
+from nojit.runtime.launch_options import TUNABLE
 
 from tests.aot.conftest import HEADER, KERNEL, ROOT
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.cache.cache import Cache
-from nojit.aot.manifest.options import OPTIONS, TUNABLE
+from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.pipeline.build import build
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.plan.tuned import check_tuned, expand_tuned
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, TuningError
+from nojit.runtime.launch_options import TUNABLE
 from nojit.runtime.table.table import KernelTable, TuningTable
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 
