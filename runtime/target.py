@@ -39,6 +39,7 @@ __all__ = [
     "image_arch_of",
     "is_arch",
     "is_gfx",
+    "is_image_arch",
     "parse_image_arch",
     "spell_arch",
     "spell_cuda",
@@ -160,6 +161,11 @@ def is_arch(text: str) -> bool:
     """Say whether a text is spelled ``sm_NN`` or ``gfxNNN``."""
     read = _read(text)
     return read is not None and not read[1]
+
+
+def is_image_arch(text: str) -> bool:
+    """Say whether a text is spelled ``sm_NN``, ``sm_NNa``, ``sm_NNf`` or ``gfxNNN``."""
+    return _read(text) is not None
 
 
 def arch_number(arch: str) -> int:

@@ -14,6 +14,7 @@ from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.twins import is_called
 from nojit.runtime.errors import BundleTrustError
+from nojit.runtime.target import is_image_arch
 from nojit.runtime.trust.claim import read_claim
 from nojit.runtime.trust.envelope import open_envelope, read_envelope, signed_path
 from nojit.runtime.trust.reasons import refuse
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["accept_of", "check_envelope", "check_fresh", "check_named", "check_signed", "check_use", "now"]
 
 # as builds and wheels name bundle files
-_FILE_NAME: Final = re.compile(r"(.+)-([0-9][A-Za-z0-9_.+!]*)-(sm_[0-9]+[a-z]?|gfx[0-9]+)" + re.escape(SUFFIX))
+_FILE_NAME: Final = re.compile(r"(.+)-([0-9][A-Za-z0-9_.+!]*)-([a-z0-9_]+)" + re.escape(SUFFIX))
 
 
 def accept_of(policy: str, keys_path: str | None) -> Accept | None:
@@ -158,7 +159,11 @@ def _check_file_name(index: BundleIndex, path: str) -> None:
     # a build names the bundle of a family after the family, not after its chip
     of_family = index.target.image_arch.endswith("f")
     facts = index.name, index.version, index.target.image_arch if of_family else index.target.arch
-    if said is not None and (normalized(said[1]), said[2], said[3]) != (normalized(index.name), *facts[1:]):
+    if (
+        said is not None
+        and is_image_arch(said[3])
+        and (normalized(said[1]), said[2], said[3]) != (normalized(index.name), *facts[1:])
+    ):
         what = "expected the bundle that the file is named after; call the file " + "-".join(facts) + SUFFIX
         refuse("other-name", what, got=f"{index.name} {index.version} for {facts[2]}", where=path)
 
