@@ -28,6 +28,10 @@ MADE_MAX: int
 # limits of bundle format 2
 HEADER_BYTES: int
 FORMAT_VERSION: int
+SUFFIX: str
+"""End of the names of bundles."""
+STATEMENT_SUFFIX: str
+"""End of the name of the signed statement beside a bundle."""
 GFX_FIRST: int
 INDEX_BYTES_MAX: int
 SECTION_BYTES_MAX: int
@@ -35,6 +39,8 @@ ATTACHMENT_BYTES_MAX: int
 GROUP_BYTES_MAX: int
 IMAGE_BYTES_MAX: int
 ATTACHMENTS_MAX: int
+STATEMENT_BYTES_MAX: int
+"""Length of the signed statement beside a bundle."""
 KERNELS_MAX: int
 VARIANTS_MAX: int
 FREE_BYTES: int
@@ -55,6 +61,8 @@ LEAVES_MAX: int
 """What a tuple holds at most, and all tuples of a call together."""
 RANK_MAX: int
 """Dimensions of a tensor that a descriptor describes."""
+TYPE_DEPTH_MAX: int
+"""Tuples inside each other, in a type or a constant."""
 EXPRESSION_CHARS_MAX: int
 EXPRESSION_SHARE: int
 TYPED_WORK_MAX: int

@@ -8,7 +8,8 @@ __all__ = ["BUNDLE_NAME", "BUNDLE_NAME_WORDS", "LOCAL_BUILDER", "MAX_VARIANTS", 
 
 # a bare `$` would match before a final newline too
 BUNDLE_NAME: Final = r"^[A-Za-z][A-Za-z0-9_.\-]{0,99}$(?!\n)"
-"""Pattern of bundles' names."""
+"""Pattern of bundles' names. The format also allows longer names and a first `_` (`nj_is_name`); builds keep to names that suit
+wheels and registries, too."""
 BUNDLE_NAME_WORDS: Final = "a name of at most 100 letters, digits, '.', '_' and '-', first a letter"
 """Description of `BUNDLE_NAME`, for messages."""
 

@@ -42,8 +42,6 @@ BOOLS, INTS, FLOATS = (
 )
 _BYTES = {name: size_bytes for name, _, size_bytes, _ in _core.dtypes()}
 ELEMENTS = tuple(_BYTES)
-DEPTH_MAX = 8
-"""Maximum number of tuples inside each other in one type."""
 
 _BLOCK_MAX = 1 << 20
 # a tensor map copies multiples of 16 bytes along the last dimension
@@ -150,8 +148,8 @@ def count_types(spelling: str) -> int:
 
 
 def _tuples_of(spelling: str, where: str, depth: int) -> tuple[str, ...]:
-    if depth == DEPTH_MAX:
-        raise ManifestError(f"expected tuples at most {DEPTH_MAX} deep", got=repr(spelling), where=where)
+    if depth == _core.TYPE_DEPTH_MAX:
+        raise ManifestError(f"expected tuples at most {_core.TYPE_DEPTH_MAX} deep", got=repr(spelling), where=where)
     names, kinds = members_of(spelling)
     if names and len(names) != len(kinds):
         raise ManifestError("expected names for all members of a tuple or for none", got=repr(spelling), where=where)

@@ -36,7 +36,7 @@ __all__ = [
 
 MAGIC = b"nojit\r\n\x1a"
 FORMAT_VERSION = _core.FORMAT_VERSION
-SUFFIX = ".nojit"
+SUFFIX = _core.SUFFIX
 
 HEADER_BYTES = _core.HEADER_BYTES
 

@@ -14,6 +14,7 @@ import stat
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final
 
+from nojit.runtime import _core
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.trust.reasons import refuse
 from nojit.runtime.wording import worded
@@ -33,7 +34,6 @@ __all__ = [
 ]
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
-_STATEMENT_BYTES_MAX: Final = 4 << 20
 _BASE64: Final = rb"(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _ENVELOPE: Final = re.compile(
     rb'\{"payload":"(%b)","payloadType":"%b","signatures":\[\{"keyid":"([0-9a-f]{64})","sig":"([A-Za-z0-9+/]{86}==)"\}\]\}\n'
@@ -43,7 +43,7 @@ _ENVELOPE: Final = re.compile(
 
 def signed_path(bundle: str) -> str:
     """Return the path of the signed statement beside a bundle."""
-    return f"{bundle.removesuffix(SUFFIX)}.intoto.jsonl"
+    return f"{bundle.removesuffix(SUFFIX)}{_core.STATEMENT_SUFFIX}"
 
 
 def encode_envelope(payload: bytes, signer: str, signature: bytes) -> bytes:
@@ -99,7 +99,7 @@ def read_beside(path: str) -> bytes:
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, f"no regular file but {stat.filemode(mode)}", path)
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(_STATEMENT_BYTES_MAX + 1)
+            return file.read(_core.STATEMENT_BYTES_MAX + 1)
     finally:
         os.close(descriptor)
 
@@ -110,8 +110,8 @@ def split_envelope(raw: bytes, where: str) -> tuple[bytes, str, bytes]:
     Raises:
         BundleTrustError: the spelling differs from `encode_envelope`'s.
     """
-    if len(raw) > _STATEMENT_BYTES_MAX:
-        refuse("envelope", f"expected at most {_STATEMENT_BYTES_MAX} bytes", got="more", where=where)
+    if len(raw) > _core.STATEMENT_BYTES_MAX:
+        refuse("envelope", f"expected at most {_core.STATEMENT_BYTES_MAX} bytes", got="more", where=where)
     found = _ENVELOPE.fullmatch(raw)
     payload, signature = (b64decode(found[1]), b64decode(found[3])) if found else (b"", b"")
     signer = found[2].decode() if found else ""

@@ -100,6 +100,7 @@ int py_add_format_rules(PyObject *module)
         {"GROUP_BYTES_MAX", NJ_GROUP_BYTES_MAX},
         {"IMAGE_BYTES_MAX", NJ_IMAGE_BYTES_MAX},
         {"ATTACHMENTS_MAX", NJ_ATTACHMENTS_MAX},
+        {"STATEMENT_BYTES_MAX", NJ_STATEMENT_BYTES_MAX},
         {"KERNELS_MAX", NJ_KERNELS_MAX},
         {"VARIANTS_MAX", NJ_VARIANTS_MAX},
         {"FREE_BYTES", NJ_FREE_BYTES},
@@ -116,7 +117,12 @@ int py_add_format_rules(PyObject *module)
         {"BEHIND_MAX", NJ_BEHIND_MAX},
         {"LEAVES_MAX", NJ_TYPE_LEAVES_MAX},
         {"RANK_MAX", NJ_TYPE_RANK_MAX},
+        {"TYPE_DEPTH_MAX", NJ_TYPE_DEPTH_MAX},
         {NULL},
     };
-    return PyModule_AddFunctions(module, functions) < 0 ? -1 : py_add_numbers(module, limits);
+    if (PyModule_AddStringConstant(module, "SUFFIX", NJ_SUFFIX) < 0 ||
+        PyModule_AddStringConstant(module, "STATEMENT_SUFFIX", NJ_STATEMENT_SUFFIX) < 0 || py_add_numbers(module, limits) < 0) {
+        return -1;
+    }
+    return PyModule_AddFunctions(module, functions);
 }

@@ -1,27 +1,25 @@
 /* Whether a bundle may be opened: what NOJIT_TRUST and nj_options.verify say. */
 #include "api/bundle.h"
 
+#include "bundle/header.h"
+#include "bundle/limits.h"
+
 #include <stdlib.h>
-
-enum { STATEMENT_BYTES_MAX = 4 << 20 };
-
-#define SUFFIX ".nojit"
-#define STATEMENT_SUFFIX ".intoto.jsonl"
 
 /* Reads the statement beside a bundle, new; NULL if there is none, or it is none. */
 static void *read_statement(const char *path, size_t *size)
 {
-    size_t length = strlen(path), ending = strlen(SUFFIX);
+    size_t length = strlen(path), ending = strlen(NJ_SUFFIX);
     nj_file file = {.descriptor = -1};
     void *read = NULL;
-    char *name = malloc(length + sizeof STATEMENT_SUFFIX);
+    char *name = malloc(length + sizeof NJ_STATEMENT_SUFFIX);
     if (name == NULL) {
         return NULL;
     }
-    length -= length >= ending && strcmp(path + length - ending, SUFFIX) == 0 ? ending : 0;
+    length -= length >= ending && strcmp(path + length - ending, NJ_SUFFIX) == 0 ? ending : 0;
     memcpy(name, path, length);
-    memcpy(name + length, STATEMENT_SUFFIX, sizeof STATEMENT_SUFFIX);
-    if (nj_file_open(name, &file, NULL) && file.size <= STATEMENT_BYTES_MAX) {
+    memcpy(name + length, NJ_STATEMENT_SUFFIX, sizeof NJ_STATEMENT_SUFFIX);
+    if (nj_file_open(name, &file, NULL) && file.size <= NJ_STATEMENT_BYTES_MAX) {
         read = malloc((size_t)file.size + 1);
         if (read != NULL && !nj_file_read(&file, 0, (size_t)file.size, read, NULL)) {
             free(read);

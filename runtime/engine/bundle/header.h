@@ -9,6 +9,10 @@
 #define NJ_HEADER_BYTES 64
 #define NJ_FORMAT_VERSION 2
 
+/* Ends of the names of a bundle and of the signed statement beside it. */
+#define NJ_SUFFIX ".nojit"
+#define NJ_STATEMENT_SUFFIX ".intoto.jsonl"
+
 typedef struct {
     uint64_t index_bytes;         /* as stored */
     uint64_t index_raw_bytes;     /* decompressed */

@@ -12,6 +12,7 @@ enum {
     NJ_VARIANTS_MAX = 32768, /* of a kernel; images and groups of one, too */
     NJ_TOOLS_MAX = 64,
     NJ_ATTACHMENTS_MAX = 64,
+    NJ_STATEMENT_BYTES_MAX = 4 << 20, /* of the signed statement beside a bundle */
     NJ_DRIVER_MAX = 1000000,
     /* what is decompressed stays in proportion to the file: a kernel, or an attachment, may have so much, and so many times what is stored */
     NJ_FREE_BYTES = 4 << 10,
