@@ -1,4 +1,4 @@
-"""Atomic writes of files, reads that never block, and checks of the folders that files go to."""
+"""Atomic and synced writes of files, reads that never block, and checks of the folders that files go to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,17 @@ from typing import Final
 from nojit.runtime.errors import PackageError
 from nojit.runtime.wording import worded
 
-__all__ = ["check_folder", "kind_of", "read_regular", "read_sealed", "replace_file", "write_file", "write_sealed"]
+__all__ = [
+    "check_folder",
+    "create_file",
+    "kind_of",
+    "read_regular",
+    "read_sealed",
+    "replace_file",
+    "sync",
+    "write_file",
+    "write_sealed",
+]
 
 
 _KINDS: Final[Mapping[Callable[[int], bool], str]] = {
@@ -37,16 +47,13 @@ def write_file(path: Path, data: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            create_file(temporary, data, 0o666)
             temporary.replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
-        _sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
             check_folder(path.parent)
@@ -84,12 +91,39 @@ def _takes_entries(folder: Path) -> bool:
     return True
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the entries of a folder, are on the disk.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def create_file(path: Path, data: bytes, mode: int) -> None:
+    """Create a file and sync it.
+
+    Args:
+        path: the file.
+        data: its content.
+        mode: its mode, before the umask.
+
+    Raises:
+        OSError: the file exists, or cannot be written; no part of it is left.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink()
+        raise
 
 
 def read_regular(path: Path | str, most: int) -> bytes:

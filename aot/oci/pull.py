@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from nojit.aot.base.files import sync
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.oci.checks import read_whole
 from nojit.aot.oci.copying import read_listed
@@ -295,21 +296,9 @@ def _install(staged: _Staged, folder: Path) -> None:
                 path.unlink(missing_ok=True)
         for path in staged.files:
             if not (path.name == bundle.name and staged.received.up_to_date):
-                _sync(path)
+                sync(path)
                 path.replace(folder / path.name)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync(folder)
 
 
 def _rename_in(error: Exception, folder: Path, name: str) -> None:

@@ -6,14 +6,13 @@ folder: one line of in-toto's attestation format, the same as ``dsseEnvelope`` i
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nojit.aot.base.files import write_file
+from nojit.aot.base.files import create_file, write_file
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.provenance.statement import read_statement, statement_path
@@ -101,15 +100,7 @@ def make_key(path: Path, password: bytes | None = None) -> NewKey:
 def _create(path: Path, content: bytes, mode: int) -> None:
     """Create a file with the given content and mode. If writing fails, no file remains."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except BaseException:
-            path.unlink()
-            raise
+        create_file(path, content, mode)
     except OSError as error:
         raise PackageError(
             "expected to write a new key; name a new file in a folder that you can write",

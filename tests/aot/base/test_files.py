@@ -121,7 +121,7 @@ def test_a_failure_to_sync_the_folder_is_told_though_the_file_is_whole(place, mo
     def fail(_: Path) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(files, "_sync_folder", fail)
+    monkeypatch.setattr(files, "sync", fail)
     with pytest.raises(PackageError, match="Input/output error"):
         write_file(place, b"new")
     assert place.read_bytes() == b"new"
