@@ -11,15 +11,15 @@ from nojit.aot.manifest.archs import check_target, chips_of
 from nojit.aot.manifest.config_rules import constexprs_in, told_options
 from nojit.aot.manifest.matrix import read_value
 from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, option_value
+from nojit.aot.plan.requirements import implied_hints, parse_rule
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.expr import expression as expr
 from nojit.runtime.table.table import Config
 from nojit.runtime.values import Value, identity
 
 if TYPE_CHECKING:
     from nojit.aot.manifest.spec import KernelSpec
 
-__all__ = ["BuildConfig", "check_distinct", "config_of", "implied_hints", "make_config", "parse_rule"]
+__all__ = ["BuildConfig", "check_distinct", "config_of", "make_config"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +103,6 @@ def _implied(spec: KernelSpec, requires: str, where: str) -> tuple[tuple[str, in
     return tuple(hint for hint in implied_hints(requires, where) if hint[0] in typed)
 
 
-def implied_hints(requires: str, where: str) -> tuple[tuple[str, int], ...]:
-    """Return the hints that the expression `requires` guarantees, sorted; none if it is empty.
-
-    Raises:
-        ManifestError: `requires` is not an expression.
-    """
-    if not requires:
-        return ()
-    hints = map(expression_tree.implied_hint, parse_rule(requires, where).conjuncts())
-    return tuple(hint for hint in hints if hint)
-
-
 def check_distinct(configs: Iterable[BuildConfig], where: str) -> None:
     """Check that no two configs have the same settings and rules.
 
@@ -132,15 +120,3 @@ def check_distinct(configs: Iterable[BuildConfig], where: str) -> None:
                 f"expected configs to differ, got configs[{seen[key]}] again", where=f"{where}.configs[{config.number}]"
             )
         seen[key] = config.number
-
-
-def parse_rule(text: str, where: str) -> expression_tree.Expression:
-    """Return the parsed expression of a rule in a manifest.
-
-    Raises:
-        ManifestError: the text is not an expression.
-    """
-    try:
-        return expression_tree.parse(text)
-    except expr.ExpressionError as error:
-        raise ManifestError(str(error), where=where) from None

@@ -13,10 +13,11 @@ from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_pa
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
 from nojit.aot.manifest.types import NONE, axes_in, dims_in, fill, is_hintable, is_open, plain, types_of
-from nojit.aot.plan.configs import BuildConfig, check_distinct, config_of, parse_rule
+from nojit.aot.plan.configs import BuildConfig, check_distinct, config_of
 from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.plan.hints import HintSet, WrittenHints, hint_sets
 from nojit.aot.plan.points import Axes, Point, Settings, points_of
+from nojit.aot.plan.requirements import always_holds, never_holds, parse_rule, required
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import expression as expr
@@ -136,7 +137,7 @@ class Expander:
             missing: dict[int, int] = {}
             for variant, names in self.variants_of(point):
                 kept = not any(self.truth(rule, names) for rule in self.exclude)
-                if not variant.hints and self._always_runs(variant, names):
+                if not variant.hints and always_holds(variant.config.requires, names, self.where):
                     missing[variant.config_number] = missing.get(variant.config_number, 0) + (not kept)
                 if not kept:
                     excluded += 1
@@ -184,7 +185,7 @@ class Expander:
             names = base | self._settings_of(config)
             if not self.fits(config, names):
                 continue
-            if self._known(config.stored.requires, names) is False:
+            if never_holds(config.stored.requires, names, self.where):
                 # no call of these types can run the config; that matters unless `exclude` removes it anyway
                 self._dropped_config |= not any(
                     self.truth(rule, names) for rule in self.exclude if rule.names <= names.keys()
@@ -236,9 +237,9 @@ class Expander:
         return self.truth(config.when, names)
 
     def _derived_values(self, config: BuildConfig, names: Names, wanted: Mapping[str, Value]) -> Iterator[Settings]:
-        required = parse_rule(config.stored.requires or "true", self.where).conjuncts()
+        conditions = required(config.stored.requires, self.where)
         choices = [
-            (True,) if expression in required else self._values_of(name, expression, names)
+            (True,) if expression in conditions else self._values_of(name, expression, names)
             for name, expression in self.derived.items()
         ]
         for place, name in enumerate(self.derived):
@@ -268,13 +269,6 @@ class Expander:
             got=repr(expression.text),
             where=where,
         )
-
-    def _known(self, requires: str, names: Names) -> Any:
-        """Return the value of a `requires` expression if all calls give the same, else `expression_tree.NOT_CONSTANT`."""
-        return expression_tree.settled(expression_tree.substitute(parse_rule(requires or "true", self.where), names))
-
-    def _always_runs(self, variant: Variant, names: Names) -> bool:
-        return self._known(variant.config.requires, names) is True
 
     def hint_sets_of(
         self, config: BuildConfig, written: Sequence[WrittenHints], types: Mapping[str, str]

@@ -12,7 +12,7 @@ from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.types import NONE, has_layout, plain
-from nojit.aot.plan.configs import implied_hints
+from nojit.aot.plan.requirements import implied_hints
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table.table import Config, Missing, Param
