@@ -18,6 +18,7 @@ PAGES = sorted(
         ROOT / "artifacts/README.md",
         ROOT / "package/about.md",
         ROOT / "autoserve/README.md",
+        ROOT / "benchmarks/README.md",
         ROOT / "runtime/binding/README.md",
     ]
 )
