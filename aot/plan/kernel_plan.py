@@ -12,7 +12,7 @@ from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
-from nojit.aot.plan.function_facts import KernelSource, SourcePlace, check_decorators, fit_tuned, fit_variant
+from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.manifest_entries import ManifestEntry
 from nojit.aot.plan.plan import PlannedKernel
@@ -21,6 +21,7 @@ from nojit.aot.plan.space import expand_space, narrowed
 from nojit.aot.plan.toolchain_configs import with_toolchain
 from nojit.aot.plan.tuned import expand_tuned
 from nojit.aot.plan.variant import Variant, functions_of
+from nojit.aot.plan.variant_fit import check_decorators, fit_tuned, fit_variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.tuning.tuned_tables import TunedTable
 

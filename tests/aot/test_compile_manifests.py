@@ -24,9 +24,10 @@ from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.function_facts import SourcePlace, fit_variant
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.space import expand_space
 from nojit.aot.plan.variant import Variant
+from nojit.aot.plan.variant_fit import fit_variant
 
 from tests.support.loops import RECORDED, compile_and_count
 

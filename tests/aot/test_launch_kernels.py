@@ -14,8 +14,9 @@ import msgspec
 import pytest
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.function_facts import SourcePlace, fit_variant
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import Variant
+from nojit.aot.plan.variant_fit import fit_variant
 from nojit.runtime.table.table import Launch, TensorMap
 
 MANIFEST = Path(__file__).resolve().parents[1] / "gpu/launch/launch.toml"

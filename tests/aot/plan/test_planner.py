@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.plan.function_facts import SourcePlace, fit_tuned
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
+from nojit.aot.plan.variant_fit import fit_tuned
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.tuning.tuned_tables import TunedConfig
 

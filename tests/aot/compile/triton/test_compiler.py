@@ -17,8 +17,9 @@ from nojit.aot.compile.triton import compiler, functions, keys
 from nojit.aot.compile.triton.compiler import compile_variant, describe, min_driver, toolchain, variant_key
 from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, Option
 from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.function_facts import SourcePlace, fit_variant
+from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.plan.variant_fit import fit_variant
 from nojit.runtime.bundle.cubin import read_cubin
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.errors import CompileError, ManifestError
