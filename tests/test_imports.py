@@ -123,11 +123,12 @@ RUNTIME: dict[str, set[str]] = {
 # for each folder of the engine, the others whose headers it includes: only folders before it
 ENGINE: dict[str, set[str]] = {
     "base": set(),
-    "bundle": {"base"},
+    "json": {"base"},
+    "bundle": {"base", "json"},
     "expr": {"base"},
-    "table": {"base", "bundle", "expr"},
-    "image": {"base", "bundle"},
-    "driver": {"base", "bundle", "image"},
+    "table": {"base", "expr", "json"},
+    "image": {"base"},
+    "driver": {"base"},
     # of vendors: nothing else includes them
     "cuda": {"driver"},
     "hip": {"driver"},

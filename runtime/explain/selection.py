@@ -1,6 +1,6 @@
 """One call set against one table: what the engine finds, and the words for it. Pure.
 
-The engine holds the rules (``engine/select/choose.h``): which variants serve a call, in which order, and which rule each other
+The engine holds the rules (``engine/select/select.h``): which variants serve a call, in which order, and which rule each other
 variant breaks first.
 """
 

@@ -1,6 +1,6 @@
 """Looks configs up in tuning tables: buckets, the problems that are near, the nearest device. Pure.
 
-``engine/select/ranking.h`` gives the rules of the order of configs; this module asks the engine for it.
+``engine/select/config_order.h`` gives the rules of the order of configs; this module asks the engine for it.
 
 A decision depends on the device's table, the case and the key's buckets alone, never on the first value of a bucket
 that a process happens to see: two processes decide alike.

@@ -1,7 +1,7 @@
 /* Fuzz the readers of images: every section and kernel of one, and its check against a table that describes its first kernel. */
-#include "bundle/target.h"
+#include "base/arch.h"
 #include "image/cubin.h"
-#include "image/entry.h"
+#include "image/check.h"
 #include "image/hsaco.h"
 #include "starve.h"
 
@@ -10,8 +10,8 @@
 static void check(nj_span image, const nj_image_kernel *kernel, uint32_t arch, bool arch_specific, uint32_t threads)
 {
     nj_error error;
-    nj_entry_facts facts;
-    nj_entry entry = {
+    nj_image_facts facts;
+    nj_expected_image entry = {
         .symbol = kernel->symbol,
         .arch = arch,
         .arch_specific = arch_specific,
@@ -23,19 +23,19 @@ static void check(nj_span image, const nj_image_kernel *kernel, uint32_t arch, b
         entry.sizes[i] = kernel->params[i].size;
     }
     /* what is told must be what was read */
-    if (nj_entry_check(image, &entry, &facts, &error) && facts.kernel.param_count != kernel->param_count) {
+    if (nj_image_check(image, &entry, &facts, &error) && facts.kernel.param_count != kernel->param_count) {
         abort();
     }
     /* and a table that says anything else describes another image */
     for (int lie = 0; lie < 6; lie++) {
-        nj_entry other = entry;
+        nj_expected_image other = entry;
         other.symbol.size -= lie == 0 && entry.symbol.size > 0;
         other.arch += lie == 1;
         other.num_warps += lie == 2;
         other.num_ctas += lie == 3;
         other.param_count -= lie == 4 && entry.param_count > 0;
         other.sizes[0] ^= lie == 5 ? 4 : 0;
-        nj_entry_check(image, &other, &facts, &error);
+        nj_image_check(image, &other, &facts, &error);
     }
 }
 

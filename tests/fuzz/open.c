@@ -7,7 +7,7 @@
 #include "bundle/header.h"
 #include "bundle/index.h"
 #include "bundle/placement.h"
-#include "bundle/text.h"
+#include "json/text.h"
 #include "bundle/zstd.h"
 #include "base/sha256.h"
 #include "nojit.h"

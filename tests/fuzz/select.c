@@ -1,5 +1,7 @@
 /* Fuzz selection: a call out of the first 128 bytes is set against the table whose JSON and columns the rest holds, if it is one, and
  * the last four bytes the numbers of its rows and images. The rows that are handed out are those that break no rule, the best first. */
+#include "select/hint.h"
+#include "select/match_rules.h"
 #include "select/select.h"
 #include "select/spec.h"
 #include "table/type_name.h"
@@ -63,7 +65,7 @@ static nj_value draw_descriptor(source *from, call *into)
     }
     nj_descriptor *descriptor = &into->descriptors[into->descriptor_count];
     *descriptor = (nj_descriptor){.base = {.tag = NJ_TAG_POINTER, .dtype = (uint8_t)draw(from, NJ_DTYPE_COUNT)}};
-    descriptor->rank = (uint8_t)(1 + draw(from, NJ_RANK_MAX));
+    descriptor->rank = (uint8_t)(1 + draw(from, NJ_DESCRIPTOR_RANK_MAX));
     for (int i = 0; i < descriptor->rank; i++) {
         descriptor->block[i] = draw(from, 2) * 64;
     }
@@ -148,7 +150,7 @@ static nj_value draw_described(source *from, nj_span type, call *into)
         memcpy(text, type.at, type.size);
         block = strchr(at, '[');
         descriptor->rank = 0;
-        while (block != NULL && descriptor->rank < NJ_RANK_MAX) {
+        while (block != NULL && descriptor->rank < NJ_DESCRIPTOR_RANK_MAX) {
             *block = 0;
             descriptor->block[descriptor->rank++] = (uint32_t)strtoul(block + 1, NULL, 10);
             block = strchr(block + 1, ',');
@@ -248,7 +250,7 @@ static bool interrupt(void *context)
 /* The rows that were handed out. */
 typedef struct {
     const nj_table *table;
-    nj_choice *choice;
+    nj_match *match;
     const nj_preference *preference;
     size_t count, last;
     uint32_t last_rank, last_bits;
@@ -258,9 +260,9 @@ static bool take(void *context, size_t row)
 {
     taken *it = context;
     uint32_t case_number = nj_table_at(it->table, NJ_COLUMN_CASE, row), rank;
-    uint32_t bits = it->choice->typing->bits[it->table->cases[case_number].signature];
-    if (nj_choice_stage(it->choice, row) != NJ_STAGE_SERVES ||
-        !nj_choice_rank(it->choice, it->preference, case_number, nj_table_at(it->table, NJ_COLUMN_CONFIG, row), &rank)) {
+    uint32_t bits = it->match->signatures->bits[it->table->cases[case_number].signature];
+    if (nj_match_rule(it->match, row) != NJ_RULE_NONE ||
+        !nj_search_rank(it->match, it->preference, case_number, nj_table_at(it->table, NJ_COLUMN_CONFIG, row), &rank)) {
         if (!fuzz_is_starved()) {
             abort();
         }
@@ -278,37 +280,37 @@ static bool take(void *context, size_t row)
 }
 
 /* Sets a coerced call against a table, once whole and once for the best alone. */
-static void choose(const nj_typing *typing, const nj_passed *passed, const nj_preference *preference)
+static void choose(const nj_signatures *signatures, const nj_passed *passed, const nj_preference *preference)
 {
-    const nj_table *table = typing->table;
-    nj_choice choice;
+    const nj_table *table = signatures->table;
+    nj_match match;
     nj_fault fault;
     size_t best = SIZE_MAX, serving = 0;
     uint32_t hints;
-    nj_verdict verdict = nj_choice_open(&choice, typing, passed, &fault);
+    nj_verdict verdict = nj_match_open(&match, signatures, passed, &fault);
     if (verdict == NJ_SERVED) {
-        taken it = {.table = table, .choice = &choice, .preference = preference};
-        verdict = nj_choice_rows(&choice, preference, take, &it);
+        taken it = {.table = table, .match = &match, .preference = preference};
+        verdict = nj_search_rows(&match, preference, take, &it);
         for (size_t row = 0; row < table->rows; row++) {
-            serving += nj_choice_stage(&choice, row) == NJ_STAGE_SERVES;
+            serving += nj_match_rule(&match, row) == NJ_RULE_NONE;
         }
         bool whole = verdict != NJ_STOPPED && !fuzz_is_starved();
         if (whole && (serving != it.count || (verdict == NJ_SERVED) != (serving > 0))) {
             abort();
         }
-        nj_verdict chosen = nj_choose(&choice, preference, &best);
+        nj_verdict chosen = nj_search_best(&match, preference, &best);
         whole = whole && chosen != NJ_STOPPED && !fuzz_is_starved();
-        if (whole && (chosen != verdict || (serving > 0 && nj_choice_stage(&choice, best) != NJ_STAGE_SERVES))) {
+        if (whole && (chosen != verdict || (serving > 0 && nj_match_rule(&match, best) != NJ_RULE_NONE))) {
             abort();
         }
-        if (chosen == NJ_SERVED && serving > 0 && !fuzz_is_starved() && nj_near_hints(typing, &passed->arguments, best, &hints) &&
+        if (chosen == NJ_SERVED && serving > 0 && !fuzz_is_starved() && nj_near_hints(signatures, &passed->arguments, best, &hints) &&
             table->hint_sets[hints].count <= table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, best)].count) {
             abort();
         }
     } else if (verdict != NJ_NO_MEMORY && fault.place >= table->param_count + OPTIONS + table->axis_count) {
         abort();
     }
-    nj_choice_close(&choice);
+    nj_match_close(&match);
 }
 
 /* A key over params that is not the table's own, as a tuning file has it. */
@@ -366,7 +368,7 @@ static void select_of(const nj_table *table, source *from)
         nj_spec_key(&spec, made.values, &passed.arguments, &key);
         nj_tuning_round(spec.tuning, spec.tuning_count, spec.bucket, made.values, numbers);
         preference.tuned.table = tuning == NULL || tuning->table_count == 0 ? NULL : &tuning->tables[draw(from, tuning->table_count)];
-        choose(&spec.typing, &passed, &preference);
+        choose(&spec.signatures, &passed, &preference);
     } else {
         fuzz_expect(false, &error, false);
     }

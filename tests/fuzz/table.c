@@ -1,7 +1,7 @@
 /* Fuzz the reader of variant tables: the bytes as a value, as a table, and as the JSON and the columns of one that is laid out
  * right. The last four bytes are the numbers of its rows and images. */
 #include "table/expressions.h"
-#include "table/packing.h"
+#include "table/row_check.h"
 #include "parts.h"
 #include "starve.h"
 
@@ -26,7 +26,7 @@ static bool look_at_leaf(void *context, nj_span path, nj_span type)
     if (path.size == 0 || !nj_is_type(type) || (nj_is_constant_type(type) && !nj_type_constant(type, decoded, &value))) {
         abort();
     }
-    return ++*leaves < NJ_TYPE_LEAVES_MAX + 1;
+    return ++*leaves < NJ_LEAVES_MAX + 1;
 }
 
 /* Goes through what was read: everything that an index points to is there. */

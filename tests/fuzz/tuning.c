@@ -1,6 +1,6 @@
 /* Fuzz the order of configs: problems, estimates and a key out of the bytes. An order names each config of the near problems once,
  * whatever the numbers are. */
-#include "select/ranking.h"
+#include "select/config_order.h"
 #include "select/spec.h"
 #include "starve.h"
 

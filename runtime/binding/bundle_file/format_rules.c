@@ -4,12 +4,13 @@
 #include "python/exceptions.h"
 #include "python/utf8.h"
 
+#include "base/arch.h"
 #include "bundle/header.h"
 #include "bundle/index.h"
-#include "bundle/json.h"
 #include "bundle/placement.h"
-#include "bundle/target.h"
-#include "bundle/text.h"
+#include "json/json.h"
+#include "json/limits.h"
+#include "json/text.h"
 #include "table/cost.h"
 #include "table/table.h"
 #include "table/type_name.h"
@@ -115,9 +116,9 @@ int py_add_format_rules(PyObject *module)
         {"TUNING_KEYS_MAX", NJ_TUNING_KEYS_MAX},
         {"COSTS_MAX", NJ_COSTS_MAX},
         {"BEHIND_MAX", NJ_BEHIND_MAX},
-        {"LEAVES_MAX", NJ_TYPE_LEAVES_MAX},
-        {"RANK_MAX", NJ_TYPE_RANK_MAX},
-        {"TYPE_DEPTH_MAX", NJ_TYPE_DEPTH_MAX},
+        {"LEAVES_MAX", NJ_LEAVES_MAX},
+        {"RANK_MAX", NJ_DESCRIPTOR_RANK_MAX},
+        {"TYPE_DEPTH_MAX", NJ_TUPLE_DEPTH_MAX},
         {NULL},
     };
     if (PyModule_AddStringConstant(module, "SUFFIX", NJ_SUFFIX) < 0 ||

@@ -4,8 +4,8 @@
 #include "python/tuples.h"
 #include "python/utf8.h"
 
+#include "image/check.h"
 #include "image/cubin.h"
-#include "image/entry.h"
 
 /* Raises what the engine found in an image that nobody has named. */
 static PyObject *raise_unnamed(const nj_error *error)
@@ -24,7 +24,7 @@ static uint32_t clamp(long long number)
     return number < 0 ? 0 : number > 1 << 20 ? 1 << 20 : (uint32_t)number;
 }
 
-static int read_sizes(PyObject *sizes, nj_entry *entry)
+static int read_sizes(PyObject *sizes, nj_expected_image *entry)
 {
     entry->param_count = (size_t)PyTuple_GET_SIZE(sizes);
     for (size_t i = 0; i < entry->param_count && i < NJ_IMAGE_PARAMS_MAX; i++) {
@@ -49,7 +49,7 @@ static PyObject *params_of(const nj_image_kernel *kernel)
     return py_tuple(kernel->param_count, make_param, NULL, kernel);
 }
 
-static PyObject *facts_of(const nj_entry_facts *facts)
+static PyObject *facts_of(const nj_image_facts *facts)
 {
     PyObject *params = params_of(&facts->kernel), *listed = params == NULL ? NULL : PySequence_List(params);
     Py_XDECREF(params);
@@ -58,7 +58,7 @@ static PyObject *facts_of(const nj_entry_facts *facts)
 
 /* Reads what an image is held against: (symbol, sizes, num_warps, num_ctas, sm, arch_specific). What holds the symbol, new; NULL
  * with an exception raised. */
-static PyObject *read_entry(PyObject *facts, nj_entry *entry)
+static PyObject *read_entry(PyObject *facts, nj_expected_image *entry)
 {
     PyObject *symbol, *sizes;
     long long warps, ctas;
@@ -84,15 +84,15 @@ static PyObject *check_image(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer image;
     PyObject *told = NULL, *where, *unread;
-    nj_entry entry;
+    nj_expected_image entry;
     if (!PyArg_ParseTuple(args, "y*OOOOOOO:check_image", &image, &unread, &unread, &unread, &unread, &unread, &unread, &where)) {
         return NULL;
     }
-    nj_entry_facts facts;
+    nj_image_facts facts;
     nj_error error;
     PyObject *asked = PyTuple_GetSlice(args, 1, 7), *name = asked == NULL ? NULL : read_entry(asked, &entry);
     if (name != NULL) {
-        bool good = nj_entry_check(py_buffer_span(&image), &entry, &facts, &error);
+        bool good = nj_image_check(py_buffer_span(&image), &entry, &facts, &error);
         told = good ? facts_of(&facts) : py_raise(&error, where);
     }
     Py_XDECREF(name);

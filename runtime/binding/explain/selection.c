@@ -1,6 +1,6 @@
 /* A call set against a table, as a Python object: for who says why a variant does not serve, and for tools. */
 #include "module.h"
-#include "plan/choose_row.h"
+#include "plan/select_row.h"
 #include "python/at_import.h"
 #include "python/exceptions.h"
 #include "python/tuples.h"
@@ -9,17 +9,19 @@
 #include "values/make_value.h"
 #include "variant_table/py_table.h"
 
+#include "select/hint.h"
+#include "select/match_rules.h"
 #include "select/select.h"
 
 typedef struct {
     PyObject_HEAD
     PyObject *table, *held; /* what texts are borrowed from */
     nj_ids *ids;
-    nj_typing typing;
+    nj_signatures signatures;
     py_read_arguments *read;
     py_pile *pile;
     nj_passed passed;
-    nj_choice choice;
+    nj_match match;
     py_ordering ordering; /* its object is owned */
     nj_tuning_key programs[NJ_TUNING_KEYS_MAX];
     int64_t numbers[NJ_TUNING_KEYS_MAX], rounded[NJ_TUNING_KEYS_MAX];
@@ -144,7 +146,7 @@ static int read_key(selection *self, PyObject *where)
         return 0;
     }
     const nj_tuning *tuning = self->ordering.tuning;
-    if (!nj_tuning_programs(&self->typing, tuning, self->programs, &error)) {
+    if (!nj_tuning_programs(&self->signatures, tuning, self->programs, &error)) {
         py_raise(&error, where);
         return -1;
     }
@@ -166,7 +168,7 @@ static int open_choice(selection *self, int read, PyObject *where)
     if (read_key(self, where) < 0) {
         return -1;
     }
-    self->outcome = nj_choice_open(&self->choice, &self->typing, &self->passed, &self->fault);
+    self->outcome = nj_match_open(&self->match, &self->signatures, &self->passed, &self->fault);
     self->open = true;
     if (self->outcome == NJ_NO_MEMORY) {
         PyErr_NoMemory();
@@ -198,7 +200,7 @@ static int selection_init(selection *self, PyObject *args)
         PyErr_NoMemory();
         return -1;
     }
-    if (!nj_typing_init(&self->typing, table, self->ids, &error)) {
+    if (!nj_signatures_init(&self->signatures, table, self->ids, &error)) {
         py_raise(&error, where);
         return -1;
     }
@@ -219,13 +221,13 @@ static void selection_dealloc(selection *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     if (self->open) {
-        nj_choice_close(&self->choice);
+        nj_match_close(&self->match);
     }
     for (int i = 0; i < NJ_TUNING_KEYS_MAX; i++) {
         nj_tuning_key_clear(&self->programs[i]);
     }
-    if (self->typing.table != NULL) {
-        nj_typing_clear(&self->typing);
+    if (self->signatures.table != NULL) {
+        nj_signatures_clear(&self->signatures);
     }
     nj_ids_free(self->ids);
     py_pile_free(self->pile);
@@ -240,7 +242,7 @@ static void selection_dealloc(selection *self)
 /* None, or (what is wrong with the call, the param, axis or option that it is about). */
 static PyObject *selection_fault(selection *self, void *Py_UNUSED(closure))
 {
-    const nj_table *table = self->typing.table;
+    const nj_table *table = self->signatures.table;
     if (self->outcome == NJ_SERVED) {
         Py_RETURN_NONE;
     }
@@ -258,9 +260,9 @@ static PyObject *selection_fault(selection *self, void *Py_UNUSED(closure))
 /* Of each signature, whether it takes the arguments. */
 static PyObject *selection_fitting(selection *self, void *Py_UNUSED(closure))
 {
-    PyObject *made = PyTuple_New((Py_ssize_t)self->typing.table->signature_count);
-    for (uint32_t i = 0; made != NULL && i < self->typing.table->signature_count; i++) {
-        PyTuple_SET_ITEM(made, (Py_ssize_t)i, PyBool_FromLong(self->open && self->choice.fits[i]));
+    PyObject *made = PyTuple_New((Py_ssize_t)self->signatures.table->signature_count);
+    for (uint32_t i = 0; made != NULL && i < self->signatures.table->signature_count; i++) {
+        PyTuple_SET_ITEM(made, (Py_ssize_t)i, PyBool_FromLong(self->open && self->match.fits[i]));
     }
     return made;
 }
@@ -273,7 +275,7 @@ static PyObject *make_number(void *Py_UNUSED(context), const void *numbers, size
 /* For each axis, the number of the call's value: -1 if it was not built, -2 for an axis that only spells types. */
 static PyObject *selection_wanted(selection *self, void *Py_UNUSED(closure))
 {
-    return py_tuple(self->open ? self->typing.table->axis_count : 0, make_number, NULL, self->choice.wanted);
+    return py_tuple(self->open ? self->signatures.table->axis_count : 0, make_number, NULL, self->match.wanted);
 }
 
 /* The numbers of the tuning key, before they are rounded. */
@@ -330,7 +332,7 @@ static PyObject *selection_rows(selection *self, PyObject *first)
     if (rows == NULL) {
         return NULL;
     }
-    nj_verdict outcome = nj_choice_rows(&self->choice, &self->preference, first == Py_True ? add_first_row : add_row, rows);
+    nj_verdict outcome = nj_search_rows(&self->match, &self->preference, first == Py_True ? add_first_row : add_row, rows);
     if (outcome == NJ_NO_MEMORY) {
         PyErr_NoMemory();
     }
@@ -340,14 +342,14 @@ static PyObject *selection_rows(selection *self, PyObject *first)
 /* Of each row, the number of the first rule that it breaks, in bytes. */
 static PyObject *selection_stages(selection *self, PyObject *Py_UNUSED(none))
 {
-    const Py_ssize_t rows = (Py_ssize_t)self->typing.table->rows, between_signals = 256;
+    const Py_ssize_t rows = (Py_ssize_t)self->signatures.table->rows, between_signals = 256;
     PyObject *made = check_open(self) < 0 ? NULL : PyBytes_FromStringAndSize(NULL, rows);
     for (Py_ssize_t row = 0; made != NULL && row < rows; row++) {
-        PyBytes_AS_STRING(made)[row] = (char)nj_choice_stage(&self->choice, (size_t)row);
-        if (self->choice.starved) {
+        PyBytes_AS_STRING(made)[row] = (char)nj_match_rule(&self->match, (size_t)row);
+        if (self->match.starved) {
             PyErr_NoMemory();
         }
-        if (self->choice.starved || (row % between_signals == 0 && PyErr_CheckSignals() < 0)) {
+        if (self->match.starved || (row % between_signals == 0 && PyErr_CheckSignals() < 0)) {
             Py_CLEAR(made);
         }
     }
@@ -370,14 +372,14 @@ static PyObject *broken(selection *self, size_t of, uint32_t count, breaks is_br
 
 static bool is_misfit(selection *self, size_t signature, uint32_t i)
 {
-    size_t number = signature * self->typing.table->runtime_count + i;
-    return (self->choice.takers[i] >> self->typing.numbers[number] & 1) == 0;
+    size_t number = signature * self->signatures.table->runtime_count + i;
+    return (self->match.takers[i] >> self->signatures.numbers[number] & 1) == 0;
 }
 
 /* The params whose type in a signature does not take the argument, by their place among the runtime params. */
 static PyObject *selection_misfits(selection *self, PyObject *signature)
 {
-    const nj_table *table = self->typing.table;
+    const nj_table *table = self->signatures.table;
     size_t number;
     bool known = check_open(self) == 0 && read_index(signature, table->signature_count, &number);
     return known ? broken(self, number, table->runtime_count, is_misfit) : NULL;
@@ -385,13 +387,13 @@ static PyObject *selection_misfits(selection *self, PyObject *signature)
 
 static bool is_off_axis(selection *self, size_t case_number, uint32_t axis)
 {
-    return !nj_choice_on_axis(&self->choice, (uint32_t)case_number, axis);
+    return !nj_match_on_axis(&self->match, (uint32_t)case_number, axis);
 }
 
 /* The axes on which the point of a case is not the call's. */
 static PyObject *selection_apart(selection *self, PyObject *number)
 {
-    const nj_table *table = self->typing.table;
+    const nj_table *table = self->signatures.table;
     size_t of;
     bool known = check_open(self) == 0 && read_index(number, table->case_count, &of);
     return known ? broken(self, of, table->axis_count, is_off_axis) : NULL;
@@ -400,7 +402,7 @@ static PyObject *selection_apart(selection *self, PyObject *number)
 /* The names of constexprs and options that the caller sets, and to another value than a config has. */
 static PyObject *selection_unset(selection *self, PyObject *number)
 {
-    const nj_table *table = self->typing.table;
+    const nj_table *table = self->signatures.table;
     size_t config;
     if (check_open(self) < 0 || !read_index(number, table->config_count, &config)) {
         return NULL;
@@ -408,7 +410,7 @@ static PyObject *selection_unset(selection *self, PyObject *number)
     PyObject *names = PyList_New(0);
     bool whole = names != NULL;
     for (size_t place = 0; whole && place < table->param_count + self->passed.option_count; place++) {
-        if (nj_choice_asks(&self->choice, place) && !nj_choice_sets(&self->choice, (uint32_t)config, place)) {
+        if (nj_match_asks(&self->match, place) && !nj_match_sets(&self->match, (uint32_t)config, place)) {
             whole = py_append(names, py_text(place < table->param_count ? table->params[place].name
                                                                        : self->passed.options[place - table->param_count]));
         }
@@ -419,37 +421,37 @@ static PyObject *selection_unset(selection *self, PyObject *number)
 /* Reads a case and a config. */
 static bool read_site(const selection *self, PyObject *number, PyObject *config, size_t *case_number, size_t *config_number)
 {
-    return check_open(self) == 0 && read_index(number, self->typing.table->case_count, case_number) &&
-           read_index(config, self->typing.table->config_count, config_number);
+    return check_open(self) == 0 && read_index(number, self->signatures.table->case_count, case_number) &&
+           read_index(config, self->signatures.table->config_count, config_number);
 }
 
 /* The derived constexprs whose values in a row are not what the call comes to. */
 static PyObject *selection_underived(selection *self, PyObject *row)
 {
-    const nj_table *table = self->typing.table;
+    const nj_table *table = self->signatures.table;
     size_t at;
     if (check_open(self) < 0 || !read_index(row, table->rows, &at)) {
         return NULL;
     }
-    const nj_value *results = nj_choice_derive(&self->choice, nj_table_at(table, NJ_COLUMN_CASE, at), nj_table_at(table, NJ_COLUMN_CONFIG, at));
+    const nj_value *results = nj_match_derive(&self->match, nj_table_at(table, NJ_COLUMN_CASE, at), nj_table_at(table, NJ_COLUMN_CONFIG, at));
     const nj_constant *built = table->derived_values[nj_table_at(table, NJ_COLUMN_DERIVED, at)];
     PyObject *numbers = PyList_New(0);
     bool whole = numbers != NULL;
     for (uint32_t i = 0; whole && i < table->derived_count; i++) {
-        whole = nj_choice_is_result(&self->choice, &results[i], &built[i]) || py_append(numbers, PyLong_FromUnsignedLong(i));
+        whole = nj_match_is_result(&self->match, &results[i], &built[i]) || py_append(numbers, PyLong_FromUnsignedLong(i));
     }
     return ended(numbers, whole);
 }
 
 static bool is_failing(selection *self, size_t set, uint32_t i)
 {
-    return !nj_hint_holds(&self->typing, &self->passed.arguments, &self->typing.table->hint_sets[set].hints[i]);
+    return !nj_hint_holds(&self->signatures, &self->passed.arguments, &self->signatures.table->hint_sets[set].hints[i]);
 }
 
 /* The hints of a set that do not hold, by their place. */
 static PyObject *selection_failing(selection *self, PyObject *number)
 {
-    const nj_table *table = self->typing.table;
+    const nj_table *table = self->signatures.table;
     size_t set;
     bool known = check_open(self) == 0 && read_index(number, table->hint_set_count, &set);
     return known ? broken(self, set, table->hint_sets[set].count, is_failing) : NULL;
@@ -458,18 +460,18 @@ static PyObject *selection_failing(selection *self, PyObject *number)
 /* What rows that serve are ordered by: narrow ints, preferred config, many hints, place in the table. */
 static PyObject *selection_key(selection *self, PyObject *row)
 {
-    const nj_table *table = self->typing.table;
+    const nj_table *table = self->signatures.table;
     size_t at;
     uint32_t rank;
     if (check_open(self) < 0 || !read_index(row, table->rows, &at)) {
         return NULL;
     }
     uint32_t of = nj_table_at(table, NJ_COLUMN_CASE, at);
-    if (!nj_choice_rank(&self->choice, &self->preference, of, nj_table_at(table, NJ_COLUMN_CONFIG, at), &rank)) {
+    if (!nj_search_rank(&self->match, &self->preference, of, nj_table_at(table, NJ_COLUMN_CONFIG, at), &rank)) {
         return PyErr_NoMemory();
     }
     long hints = (long)table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, at)].count;
-    return Py_BuildValue("(IIln)", self->typing.bits[table->cases[of].signature], rank, -hints, (Py_ssize_t)at);
+    return Py_BuildValue("(IIln)", self->signatures.bits[table->cases[of].signature], rank, -hints, (Py_ssize_t)at);
 }
 
 /* What a name in an expression stands for with a case and a config: (value,), True for an argument, None for nothing. */
@@ -482,7 +484,7 @@ static PyObject *selection_find(selection *self, PyObject *args)
         !py_borrow_text(name, &text)) {
         return NULL;
     }
-    nj_found_name found = nj_choice_name(&self->choice, (uint32_t)case_number, (uint32_t)config_number, text);
+    nj_found_name found = nj_match_name(&self->match, (uint32_t)case_number, (uint32_t)config_number, text);
     switch (found.kind) {
     case NJ_NAME_ARCH: return Py_BuildValue("(i)", self->passed.arch);
     case NJ_NAME_ARGUMENT: Py_RETURN_TRUE;

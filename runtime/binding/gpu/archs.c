@@ -3,7 +3,7 @@
 #include "python/tuples.h"
 #include "python/utf8.h"
 
-#include "bundle/target.h"
+#include "base/arch.h"
 
 /* `read_image_arch(text)`: number and suffix of an image arch such as sm_90a or gfx942; None if the text names none. */
 static PyObject *read_image_arch(PyObject *Py_UNUSED(module), PyObject *text)

@@ -2,8 +2,8 @@
 #include "gpu/py_driver.h"
 #include "module.h"
 
-#include "driver/library.h"
 #include "driver/query.h"
+#include "launch/loaded_image.h"
 
 static PyObject *find_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {

@@ -4,7 +4,7 @@
 
 #include "gpu/py_driver.h"
 
-#include "driver/library.h"
+#include "launch/loaded_image.h"
 
 /* A kernel of a loaded image. */
 typedef struct {

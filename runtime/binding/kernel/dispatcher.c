@@ -3,8 +3,8 @@
 #include <structmember.h>
 
 #include "call/bind.h"
-#include "call/classify.h"
 #include "call/call_facts.h"
+#include "call/classify.h"
 #include "call/gather.h"
 #include "enqueue/grid.h"
 #include "enqueue/run_plan.h"

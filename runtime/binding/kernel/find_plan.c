@@ -1,12 +1,12 @@
 #include "kernel/find_plan.h"
 
-#include "call/classify.h"
 #include "call/call_facts.h"
+#include "call/classify.h"
 #include "gpu/py_driver.h"
-#include "plan/choose_row.h"
+#include "plan/select_row.h"
 #include "python/threads.h"
 
-#include "select/choose.h"
+#include "select/hint.h"
 #include "select/key.h"
 
 /* The spec of a device, borrowed; asks Python for it at the first call there. */
@@ -57,7 +57,7 @@ static __attribute__((noinline, cold)) int note_hints(py_dispatcher *self, const
 {
     const nj_arguments arguments = {call->values, call->leaves, call->descriptors};
     uint32_t hints;
-    if (!nj_near_hints(&spec->it.typing, &arguments, row, &hints)) {
+    if (!nj_near_hints(&spec->it.signatures, &arguments, row, &hints)) {
         return 0;
     }
     PyObject *facts = py_call_facts(&self->signature, call);
@@ -69,7 +69,7 @@ static __attribute__((noinline, cold)) int note_hints(py_dispatcher *self, const
 /* Finds the variant that serves a call, and makes its plan. */
 static py_plan *resolve(py_dispatcher *self, const py_spec *spec, const py_call *call)
 {
-    Py_ssize_t row = py_choose_row((PyObject *)self, &self->signature, spec, call);
+    Py_ssize_t row = py_select_row((PyObject *)self, &self->signature, spec, call);
     PyObject *plan = ask_plan(self, call, row);
     if (plan != NULL && (!Py_IS_TYPE(plan, py_plan_type) || ((py_plan *)plan)->it.ordinal != call->device ||
                          ((py_plan *)plan)->it.argument_count != (size_t)self->signature.count)) {

@@ -30,7 +30,7 @@ int py_add_descriptor_names(PyObject *Py_UNUSED(module))
 }
 
 /* Takes the ints of a sequence, which it steals and which may be NULL: how many, or -1 with an exception raised. */
-static int take_ints(PyObject *sequence, PyObject *name, int64_t numbers[NJ_RANK_MAX])
+static int take_ints(PyObject *sequence, PyObject *name, int64_t numbers[NJ_DESCRIPTOR_RANK_MAX])
 {
     PyObject *tuple = sequence == NULL ? NULL : PyTuple_Check(sequence) ? Py_NewRef(sequence) : PySequence_Tuple(sequence);
     Py_XDECREF(sequence);
@@ -38,8 +38,8 @@ static int take_ints(PyObject *sequence, PyObject *name, int64_t numbers[NJ_RANK
         return -1;
     }
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
-    if (count < 1 || count > NJ_RANK_MAX) {
-        PyErr_Format(PyExc_ValueError, "%U: expected 1 to %d dimensions, got %zd", name, NJ_RANK_MAX, count);
+    if (count < 1 || count > NJ_DESCRIPTOR_RANK_MAX) {
+        PyErr_Format(PyExc_ValueError, "%U: expected 1 to %d dimensions, got %zd", name, NJ_DESCRIPTOR_RANK_MAX, count);
         count = -1;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -54,7 +54,7 @@ static int take_ints(PyObject *sequence, PyObject *name, int64_t numbers[NJ_RANK
     return (int)count;
 }
 
-static int read_ints(PyObject *object, PyObject *name, int64_t numbers[NJ_RANK_MAX])
+static int read_ints(PyObject *object, PyObject *name, int64_t numbers[NJ_DESCRIPTOR_RANK_MAX])
 {
     return take_ints(PyObject_GetAttr(object, name), name, numbers);
 }
@@ -75,7 +75,7 @@ static int read_block(PyObject *object, int rank, nj_descriptor *descriptor)
         Py_DECREF(given);
         return rank;
     }
-    int64_t block[NJ_RANK_MAX];
+    int64_t block[NJ_DESCRIPTOR_RANK_MAX];
     int blocks = take_ints(given, names.block_shape, block);
     for (int i = 0; i < blocks; i++) {
         if (block[i] < 1 || block[i] > UINT32_MAX) {
@@ -131,7 +131,7 @@ int py_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descrip
 
 int py_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descriptor)
 {
-    int64_t sizes[NJ_RANK_MAX], apart[NJ_RANK_MAX];
+    int64_t sizes[NJ_DESCRIPTOR_RANK_MAX], apart[NJ_DESCRIPTOR_RANK_MAX];
     int rank = descriptor->rank;
     int count = box == Py_None ? rank : take_ints(Py_NewRef(box), names.box, sizes);
     int others = count < 0 ? -1 : steps == Py_None ? rank : take_ints(Py_NewRef(steps), names.steps, apart);

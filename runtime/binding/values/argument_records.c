@@ -9,7 +9,7 @@
 
 #include "select/constexpr.h"
 #include "select/passed.h"
-#include "select/typing.h"
+#include "select/signatures.h"
 
 /* The fields of an `Argument`; owned. */
 typedef struct {
@@ -60,14 +60,14 @@ static int read_descriptor(const argument_fields *fields, py_read_arguments *int
     nj_descriptor *descriptor = &into->descriptors[into->descriptor_count];
     *descriptor = (nj_descriptor){.base = {.tag = NJ_TAG_POINTER, .dtype = dtype_of(fields->dtype)}};
     Py_ssize_t rank = PyTuple_Check(fields->value) ? PyTuple_GET_SIZE(fields->value) : 0;
-    for (Py_ssize_t i = 0; i < rank && rank <= NJ_RANK_MAX; i++) {
+    for (Py_ssize_t i = 0; i < rank && rank <= NJ_DESCRIPTOR_RANK_MAX; i++) {
         unsigned long size = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(fields->value, i));
         if (size == (unsigned long)-1 && PyErr_Occurred()) {
             return -1;
         }
         descriptor->block[i] = size > UINT32_MAX ? UINT32_MAX : (uint32_t)size;
     }
-    descriptor->rank = rank <= NJ_RANK_MAX ? (uint8_t)rank : 0;
+    descriptor->rank = rank <= NJ_DESCRIPTOR_RANK_MAX ? (uint8_t)rank : 0;
     *value = (nj_value){.tag = NJ_TAG_DESCRIPTOR, .bits = into->descriptor_count++};
     return 0;
 }

@@ -3,9 +3,9 @@
 #include "python/tuples.h"
 #include "variant_table/tuning_parts.h"
 
-#include "select/costs.h"
-#include "select/key.h"
-#include "select/ranking.h"
+#include "select/config_order.h"
+#include "select/estimate.h"
+#include "select/tuning_key.h"
 
 /* What a call of `rank_configs` or of its like passes. */
 typedef struct {
@@ -57,10 +57,10 @@ static PyObject *estimate(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     if (read_key(key, multiprocessors, &asked) && py_read_costs(costs, &asked.pile, &block)) {
-        nj_cost_facts facts = {asked.key, asked.preference.key_count, multiprocessors};
+        nj_estimate_facts facts = {asked.key, asked.preference.key_count, multiprocessors};
         made = PyDict_New();
         for (uint32_t i = 0; made != NULL && i < block.estimate_count; i++) {
-            int64_t cost = nj_cost_of(block.estimates[i].picoseconds, &facts);
+            int64_t cost = nj_estimate_of(block.estimates[i].picoseconds, &facts);
             PyObject *config = PyLong_FromUnsignedLong(block.estimates[i].config);
             PyObject *number = cost == INT64_MAX ? Py_NewRef(Py_None) : PyLong_FromLongLong(cost);
             if (config == NULL || number == NULL || PyDict_SetItem(made, config, number) < 0) {

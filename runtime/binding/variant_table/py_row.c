@@ -11,7 +11,7 @@
 #include "values/py_ids.h"
 #include "variant_table/py_table.h"
 
-#include "table/packing.h"
+#include "table/row_check.h"
 
 PyTypeObject *py_row_type;
 
@@ -78,7 +78,7 @@ static void row_dealloc(py_row *self)
 /* What tells images apart that are held against the row: the symbol and the launch alone do not, for two rows may have one image. */
 static PyObject *row_entry(py_row *self, void *Py_UNUSED(closure))
 {
-    const nj_entry *entry = &self->facts.entry;
+    const nj_expected_image *entry = &self->facts.entry;
     return Py_BuildValue("(NNII)", py_text(entry->symbol), py_tuple_of_numbers(entry->sizes, entry->param_count), entry->num_warps,
                          entry->num_ctas);
 }
@@ -149,7 +149,7 @@ static PyObject *map_fault(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     map.fp4_padded = padded;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(block) && i < NJ_TYPE_RANK_MAX; i++) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(block) && i < NJ_DESCRIPTOR_RANK_MAX; i++) {
         map.block[map.rank++] = (uint16_t)PyLong_AsLong(PyTuple_GET_ITEM(block, i));
     }
     nj_packing_fault fault = PyErr_Occurred() ? (nj_packing_fault){""} : nj_map_lacks((nj_span){(const unsigned char *)kind, (size_t)size}, &map);

@@ -7,10 +7,10 @@
 #include "variant_table/launch_records.h"
 #include "variant_table/table_records.h"
 
-#include "bundle/limits.h"
+#include "json/limits.h"
 #include "table/cost.h"
 #include "table/expressions.h"
-#include "table/packing.h"
+#include "table/row_check.h"
 #include "table/work.h"
 
 typedef struct {

@@ -9,7 +9,7 @@
 #include "values/py_constant.h"
 
 #include "launch/tuned.h"
-#include "select/ranking.h"
+#include "select/config_order.h"
 
 typedef struct {
     PyObject_HEAD

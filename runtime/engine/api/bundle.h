@@ -2,9 +2,9 @@
 #ifndef NOJIT_API_BUNDLE_H
 #define NOJIT_API_BUNDLE_H
 
+#include "base/arch.h"
 #include "base/sized.h"
 #include "bundle/reader.h"
-#include "bundle/target.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,7 @@
 /* Why each variant of a kernel serves a call or not. */
-#include "api/kernel_choice.h"
+#include "api/kernel_select.h"
+#include "select/hint.h"
+#include "select/match_rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +10,7 @@ enum { WORD_CHARS = 256 };
 
 /* A verdict while it is written. */
 typedef struct {
-    nj_call_choice *it;
+    nj_call_match *it;
     const nj_bound_call *call;
     size_t row;
     char name[WORD_CHARS], expected[WORD_CHARS], got[WORD_CHARS];
@@ -66,13 +68,13 @@ static void write_value(char word[WORD_CHARS], const nj_value *value, const nj_b
 /* Finds the first argument that the row's types do not take. */
 static void write_type(reason_writer *w)
 {
-    const nj_typing *typing = w->it->choice.typing;
-    const nj_table *table = typing->table;
+    const nj_signatures *signatures = w->it->match.signatures;
+    const nj_table *table = signatures->table;
     uint32_t signature = table->cases[nj_table_at(table, NJ_COLUMN_CASE, w->row)].signature;
     for (uint32_t i = 0; i < table->runtime_count; i++) {
-        uint8_t number = typing->numbers[(size_t)signature * table->runtime_count + i];
-        if ((w->it->choice.takers[i] >> number & 1) == 0) {
-            uint32_t place = typing->params[i].place;
+        uint8_t number = signatures->numbers[(size_t)signature * table->runtime_count + i];
+        if ((w->it->match.takers[i] >> number & 1) == 0) {
+            uint32_t place = signatures->params[i].place;
             write_span(w->name, table->params[place].name);
             write_span(w->expected, table->signatures[signature][i]);
             write_value(w->got, &w->call->values[place], w->call);
@@ -98,7 +100,7 @@ static void write_axis(reason_writer *w)
     const nj_table *table = &w->it->kernel->table;
     uint32_t number = nj_table_at(table, NJ_COLUMN_CASE, w->row);
     for (uint32_t i = 0; i < table->axis_count; i++) {
-        if (!nj_choice_on_axis(&w->it->choice, number, i)) {
+        if (!nj_match_on_axis(&w->it->match, number, i)) {
             write_span(w->name, table->axes[i].name);
             write_constant(w->expected, &table->axes[i].values[table->cases[number].places[i]]);
             write_constant(w->got, given_of(w, table->axes[i].name));
@@ -124,7 +126,7 @@ static void write_setting(reason_writer *w)
     const nj_kernel *kernel = w->it->kernel;
     uint32_t config = nj_table_at(&kernel->table, NJ_COLUMN_CONFIG, w->row);
     for (size_t place = 0; place < kernel->param_count + kernel->option_count; place++) {
-        if (nj_choice_asks(&w->it->choice, place) && !nj_choice_sets(&w->it->choice, config, place)) {
+        if (nj_match_asks(&w->it->match, place) && !nj_match_sets(&w->it->match, config, place)) {
             nj_span name = {(const unsigned char *)kernel->names[place], strlen(kernel->names[place])};
             write_span(w->name, name);
             write_constant(w->expected, setting_named(&kernel->table.configs[config], name));
@@ -138,9 +140,9 @@ static void write_derived(reason_writer *w)
 {
     const nj_table *table = &w->it->kernel->table;
     const nj_constant *built = table->derived_values[nj_table_at(table, NJ_COLUMN_DERIVED, w->row)];
-    const nj_value *results = nj_choice_derive(&w->it->choice, nj_table_at(table, NJ_COLUMN_CASE, w->row), nj_table_at(table, NJ_COLUMN_CONFIG, w->row));
+    const nj_value *results = nj_match_derive(&w->it->match, nj_table_at(table, NJ_COLUMN_CASE, w->row), nj_table_at(table, NJ_COLUMN_CONFIG, w->row));
     for (uint32_t i = 0; i < table->derived_count; i++) {
-        if (!nj_choice_is_result(&w->it->choice, &results[i], &built[i])) {
+        if (!nj_match_is_result(&w->it->match, &results[i], &built[i])) {
             write_span(w->name, table->derived[i].name);
             write_constant(w->expected, &built[i]);
             write_value(w->got, &results[i], w->call);
@@ -154,7 +156,7 @@ static void write_hint(reason_writer *w)
     const nj_table *table = &w->it->kernel->table;
     const nj_hint_set *set = &table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, w->row)];
     for (uint32_t i = 0; i < set->count; i++) {
-        if (!nj_hint_holds(w->it->choice.typing, &w->it->passed.arguments, &set->hints[i])) {
+        if (!nj_hint_holds(w->it->match.signatures, &w->it->passed.arguments, &set->hints[i])) {
             write_span(w->name, set->hints[i].leaf);
             snprintf(w->expected, WORD_CHARS, set->hints[i].value == 1 ? "1" : "a multiple of 16");
             snprintf(w->got, WORD_CHARS, "another");
@@ -163,24 +165,24 @@ static void write_hint(reason_writer *w)
     }
 }
 
-static void write_reason(reason_writer *w, nj_stage stage)
+static void write_reason(reason_writer *w, nj_rule stage)
 {
     const nj_table *table = &w->it->kernel->table;
     switch (stage) {
-    case NJ_STAGE_TYPES: w->reason.code = NJ_REASON_TYPE; write_type(w); break;
-    case NJ_STAGE_MATRIX: w->reason.code = NJ_REASON_CONSTEXPR; write_axis(w); break;
-    case NJ_STAGE_SETTINGS: w->reason.code = NJ_REASON_CONSTEXPR; write_setting(w); break;
-    case NJ_STAGE_REQUIRES:
+    case NJ_RULE_TYPES: w->reason.code = NJ_REASON_TYPE; write_type(w); break;
+    case NJ_RULE_MATRIX: w->reason.code = NJ_REASON_CONSTEXPR; write_axis(w); break;
+    case NJ_RULE_SETTINGS: w->reason.code = NJ_REASON_CONSTEXPR; write_setting(w); break;
+    case NJ_RULE_REQUIRES:
         w->reason.code = NJ_REASON_REQUIRES;
         write_span(w->expected, table->configs[w->reason.config].requires);
         break;
-    case NJ_STAGE_DERIVED: w->reason.code = NJ_REASON_DERIVED; write_derived(w); break;
-    case NJ_STAGE_HINTS: w->reason.code = NJ_REASON_HINT; write_hint(w); break;
+    case NJ_RULE_DERIVED: w->reason.code = NJ_REASON_DERIVED; write_derived(w); break;
+    case NJ_RULE_HINTS: w->reason.code = NJ_REASON_HINT; write_hint(w); break;
     default: w->reason.code = NJ_REASON_SERVES; break;
     }
 }
 
-static void tell_all(nj_call_choice *it, const nj_bound_call *call, size_t chosen, nj_reason_visitor visit, void *user)
+static void tell_all(nj_call_match *it, const nj_bound_call *call, size_t chosen, nj_reason_visitor visit, void *user)
 {
     const nj_table *table = &it->kernel->table;
     int stop = 0;
@@ -190,7 +192,7 @@ static void tell_all(nj_call_choice *it, const nj_bound_call *call, size_t chose
         if (row == chosen) {
             w.reason.code = NJ_REASON_CHOSEN;
         } else {
-            write_reason(&w, nj_choice_stage(&it->choice, row));
+            write_reason(&w, nj_match_rule(&it->match, row));
         }
         w.reason.name = w.name[0] == 0 ? NULL : w.name;
         w.reason.expected = w.expected;
@@ -201,18 +203,18 @@ static void tell_all(nj_call_choice *it, const nj_bound_call *call, size_t chose
 
 static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call *call, nj_reason_visitor visit, void *user, nj_error *error)
 {
-    nj_call_choice it;
+    nj_call_match it;
     nj_key key;
     size_t chosen;
     nj_arguments arguments = nj_call_arguments(call);
     /* coerces the arguments */
     (void)nj_spec_key(&on->spec, call->values, &arguments, &key);
-    bool open = nj_call_choice_open(&it, kernel, on, call, error) || nj_within_argument(kernel, error);
+    bool open = nj_call_match_open(&it, kernel, on, call, error) || nj_within_argument(kernel, error);
     if (open) {
-        chosen = nj_select_of(&on->spec, &it.choice, &chosen) == NJ_SERVED ? chosen : SIZE_MAX;
+        chosen = nj_select_of(&on->spec, &it.match, &chosen) == NJ_SERVED ? chosen : SIZE_MAX;
         tell_all(&it, call, chosen, visit, user);
     }
-    nj_call_choice_close(&it);
+    nj_call_match_close(&it);
     return open;
 }
 

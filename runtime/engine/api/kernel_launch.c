@@ -1,8 +1,8 @@
 /* Calls of a kernel: each selects a variant, loads it and enqueues it. */
-#include "api/kernel_choice.h"
+#include "api/kernel_select.h"
 #include "api/plan.h"
 
-#include "driver/library.h"
+#include "launch/loaded_image.h"
 #include "launch/pack.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "api/plan.h"
 
 #include "base/texts.h"
-#include "driver/library.h"
+#include "launch/loaded_image.h"
 #include "launch/row.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "bundle/index.h"
 
-#include "bundle/target.h"
+#include "base/arch.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
 #ifndef NOJIT_BUNDLE_INDEX_H
 #define NOJIT_BUNDLE_INDEX_H
 
-#include "bundle/document.h"
 #include "bundle/limits.h"
+#include "json/document.h"
 
 /* A compressed part of the file that the index pins. */
 typedef struct {

@@ -20,14 +20,6 @@ enum {
     NJ_PAYLOAD_RATIO_MAX = 64,
     NJ_ATTACHMENT_RATIO_MAX = 64,
     NJ_WINDOW_LOG_MAX = 23, /* of a zstd frame */
-    /* a few kilobytes of zstd can hold both many times over */
-    NJ_JSON_BYTES_MAX = 2 << 20,
-    NJ_JSON_COMMAS_MAX = 1 << 16,
-    NJ_JSON_DIGITS_MAX = 100, /* of an integer */
-    NJ_TEXT_MAX = 8192, /* characters of a text */
-    NJ_NAME_MAX = 200,
-    NJ_POOL_MAX = 32768, /* entries of a pool of a table */
-    NJ_JSON_DEPTH_MAX = 32, /* valid documents nest at most 22 deep */
 };
 
 #define NJ_PAYLOAD_BYTES_MAX ((uint64_t)1 << 40) /* of a kernel */

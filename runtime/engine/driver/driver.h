@@ -80,7 +80,7 @@ typedef struct {
     const char *too_old_name;
     const char *not_initialized_name;
     const char *(*find)(void *library);                   /* fills `nj_calls`; the name of a symbol that is missing, or NULL */
-    /* as bundle/target.h numbers them; `name` is that of an arch without a number, else empty */
+    /* as base/arch.h numbers them; `name` is that of an arch without a number, else empty */
     CUresult (*arch)(int *number, nj_text *name, CUdevice device);
     const char *(*spell)(const char *call);               /* its own name of a call */
 } nj_vendor;

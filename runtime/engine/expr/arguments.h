@@ -7,21 +7,18 @@
 
 /* Params and options of a kernel together. */
 #define NJ_ARGUMENTS_MAX 512
-/* Members of all tuples of a call together, tuples in tuples counted too. */
+/* Members of all tuples of a call together, and of one type, tuples in tuples counted too. */
 #define NJ_LEAVES_MAX 256
 #define NJ_DESCRIPTORS_MAX 16
-#define NJ_RANK_MAX 5
-
-_Static_assert(NJ_RANK_MAX == NJ_DESCRIPTOR_RANK_MAX, "a caller's descriptor fits into the engine's");
 
 /* A tensor descriptor of the host. */
 typedef struct {
     nj_value base; /* a pointer */
-    int64_t shape[NJ_RANK_MAX];
-    int64_t strides[NJ_RANK_MAX]; /* in elements */
-    uint32_t block[NJ_RANK_MAX];
-    uint16_t box[NJ_RANK_MAX];  /* what a copy takes of each dimension, as many elements as a block; 0: the block itself */
-    uint8_t steps[NJ_RANK_MAX]; /* how far apart they lie, in elements; 0: next to one another */
+    int64_t shape[NJ_DESCRIPTOR_RANK_MAX];
+    int64_t strides[NJ_DESCRIPTOR_RANK_MAX]; /* in elements */
+    uint32_t block[NJ_DESCRIPTOR_RANK_MAX];
+    uint16_t box[NJ_DESCRIPTOR_RANK_MAX];  /* what a copy takes of each dimension, as many elements as a block; 0: the block itself */
+    uint8_t steps[NJ_DESCRIPTOR_RANK_MAX]; /* how far apart they lie, in elements; 0: next to one another */
     uint8_t rank;
     bool pads_nan;
     bool rounds_tf32;

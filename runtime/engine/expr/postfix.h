@@ -3,8 +3,8 @@
 #define NOJIT_EXPR_POSTFIX_H
 
 #include "base/internal.h"
-#include "expr/machine.h"
 #include "base/span.h"
+#include "expr/machine.h"
 
 /* What pushes the value of a name; false if nothing does. */
 typedef bool (*nj_find_name)(void *context, nj_span name, nj_instruction *push);

@@ -66,8 +66,8 @@ static bool refuse_metadata(nj_error *error, const char *got)
 /* Takes the key of the next pair of a map. */
 static bool take_key(nj_cursor *cursor, nj_span *key)
 {
-    nj_pack value;
-    bool taken = nj_pack_take(cursor, &value) && value.kind == NJ_PACK_TEXT;
+    nj_msgpack value;
+    bool taken = nj_msgpack_take(cursor, &value) && value.kind == NJ_MSGPACK_TEXT;
     *key = value.text;
     return taken;
 }
@@ -75,18 +75,18 @@ static bool take_key(nj_cursor *cursor, nj_span *key)
 static bool read_metadata(nj_hsaco *hsaco, nj_span metadata, nj_error *error)
 {
     nj_cursor cursor = {metadata};
-    nj_pack map, value;
-    bool good = nj_pack_take(&cursor, &map) && map.kind == NJ_PACK_MAP;
+    nj_msgpack map, value;
+    bool good = nj_msgpack_take(&cursor, &map) && map.kind == NJ_MSGPACK_MAP;
     for (uint64_t i = 0; good && i < map.number; i++) {
         nj_span key;
         good = take_key(&cursor, &key);
         nj_cursor before = cursor;
         if (good && nj_span_is(key, "amdhsa.kernels")) {
-            good = nj_pack_take(&before, &value) && value.kind == NJ_PACK_ARRAY && value.number <= KERNELS_MAX && hsaco->kernel_count == 0;
+            good = nj_msgpack_take(&before, &value) && value.kind == NJ_MSGPACK_ARRAY && value.number <= KERNELS_MAX && hsaco->kernel_count == 0;
             hsaco->kernel_count = good ? (size_t)value.number : 0;
             hsaco->kernels = before.rest;
         }
-        good = good && nj_pack_skip(&cursor);
+        good = good && nj_msgpack_skip(&cursor);
     }
     return good || refuse_metadata(error, "other bytes");
 }
@@ -130,20 +130,20 @@ static bool starts_with(nj_span text, const char *start)
 /* Takes an argument; HIP itself fills those that are hidden. */
 static bool take_argument(nj_cursor *cursor, nj_image_kernel *kernel)
 {
-    nj_pack map, value;
+    nj_msgpack map, value;
     nj_span key;
     uint64_t offset = UINT64_MAX, size = 0;
-    bool hidden = false, good = nj_pack_take(cursor, &map) && map.kind == NJ_PACK_MAP;
+    bool hidden = false, good = nj_msgpack_take(cursor, &map) && map.kind == NJ_MSGPACK_MAP;
     for (uint64_t i = 0; good && i < map.number; i++) {
         good = take_key(cursor, &key);
         nj_cursor before = *cursor;
-        good = good && nj_pack_take(&before, &value) && nj_pack_skip(cursor);
+        good = good && nj_msgpack_take(&before, &value) && nj_msgpack_skip(cursor);
         if (good && nj_span_is(key, ".offset")) {
-            offset = value.kind == NJ_PACK_NUMBER ? value.number : UINT64_MAX;
+            offset = value.kind == NJ_MSGPACK_NUMBER ? value.number : UINT64_MAX;
         } else if (good && nj_span_is(key, ".size")) {
-            size = value.kind == NJ_PACK_NUMBER ? value.number : 0;
+            size = value.kind == NJ_MSGPACK_NUMBER ? value.number : 0;
         } else if (good && nj_span_is(key, ".value_kind")) {
-            hidden = value.kind == NJ_PACK_TEXT && starts_with(value.text, "hidden_");
+            hidden = value.kind == NJ_MSGPACK_TEXT && starts_with(value.text, "hidden_");
         }
     }
     if (!good || offset > UINT16_MAX || size > UINT16_MAX || size == 0) {
@@ -160,15 +160,15 @@ static bool take_argument(nj_cursor *cursor, nj_image_kernel *kernel)
 
 static bool take_arguments(nj_cursor *cursor, nj_image_kernel *kernel)
 {
-    nj_pack array;
-    bool good = nj_pack_take(cursor, &array) && array.kind == NJ_PACK_ARRAY && kernel->param_count == 0;
+    nj_msgpack array;
+    bool good = nj_msgpack_take(cursor, &array) && array.kind == NJ_MSGPACK_ARRAY && kernel->param_count == 0;
     for (uint64_t i = 0; good && i < array.number; i++) {
         good = take_argument(cursor, kernel);
     }
     return good;
 }
 
-static void keep_fact(nj_span key, const nj_pack *value, described *it, nj_image_kernel *kernel)
+static void keep_fact(nj_span key, const nj_msgpack *value, described *it, nj_image_kernel *kernel)
 {
     const struct {
         const char *name;
@@ -176,30 +176,30 @@ static void keep_fact(nj_span key, const nj_pack *value, described *it, nj_image
     } numbers[] = {{".kernarg_segment_size", &it->argument_bytes}, {".group_segment_fixed_size", &it->shared_bytes},
                    {".private_segment_fixed_size", &it->stack_bytes}, {".wavefront_size", &it->wave_threads},
                    {".max_flat_workgroup_size", &it->block_threads}, {".vgpr_count", &it->registers}};
-    for (size_t i = 0; value->kind == NJ_PACK_NUMBER && i < sizeof numbers / sizeof *numbers; i++) {
+    for (size_t i = 0; value->kind == NJ_MSGPACK_NUMBER && i < sizeof numbers / sizeof *numbers; i++) {
         if (nj_span_is(key, numbers[i].name)) {
             *numbers[i].number = value->number;
         }
     }
-    if (value->kind == NJ_PACK_TEXT && nj_span_is(key, ".name")) {
+    if (value->kind == NJ_MSGPACK_TEXT && nj_span_is(key, ".name")) {
         kernel->symbol = value->text;
-    } else if (value->kind == NJ_PACK_TEXT && nj_span_is(key, ".symbol")) {
+    } else if (value->kind == NJ_MSGPACK_TEXT && nj_span_is(key, ".symbol")) {
         it->symbol = value->text;
     }
 }
 
 static bool take_described(nj_cursor *cursor, described *it, nj_image_kernel *kernel)
 {
-    nj_pack map, value;
+    nj_msgpack map, value;
     nj_span key;
-    bool good = nj_pack_take(cursor, &map) && map.kind == NJ_PACK_MAP;
+    bool good = nj_msgpack_take(cursor, &map) && map.kind == NJ_MSGPACK_MAP;
     for (uint64_t i = 0; good && i < map.number; i++) {
         good = take_key(cursor, &key);
         if (good && nj_span_is(key, ".args")) {
             good = take_arguments(cursor, kernel);
         } else if (good) {
             nj_cursor before = *cursor;
-            good = nj_pack_take(&before, &value) && nj_pack_skip(cursor);
+            good = nj_msgpack_take(&before, &value) && nj_msgpack_skip(cursor);
             if (good) {
                 keep_fact(key, &value, it, kernel);
             }

@@ -5,23 +5,23 @@
 #include "base/cursor.h"
 
 typedef enum {
-    NJ_PACK_NUMBER, /* not negative */
-    NJ_PACK_TEXT,
-    NJ_PACK_ARRAY,
-    NJ_PACK_MAP,
+    NJ_MSGPACK_NUMBER, /* not negative */
+    NJ_MSGPACK_TEXT,
+    NJ_MSGPACK_ARRAY,
+    NJ_MSGPACK_MAP,
     NJ_PACK_OTHER, /* nil, a flag, a negative number, a float, bytes: skipped by all that read */
-} nj_pack_kind;
+} nj_msgpack_kind;
 
 typedef struct {
-    nj_pack_kind kind;
+    nj_msgpack_kind kind;
     uint64_t number; /* of an array its items, of a map its pairs: they come next */
     nj_span text;
-} nj_pack;
+} nj_msgpack;
 
 /* Takes the next value, of a container only its head; false if the bytes end before it, or hold none. */
-bool nj_pack_take(nj_cursor *cursor, nj_pack *value);
+bool nj_msgpack_take(nj_cursor *cursor, nj_msgpack *value);
 
 /* Takes the next value with all that it contains; false too where containers nest deeper than 16. */
-bool nj_pack_skip(nj_cursor *cursor);
+bool nj_msgpack_skip(nj_cursor *cursor);
 
 #endif

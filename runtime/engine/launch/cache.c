@@ -109,7 +109,7 @@ static bool grow(nj_cache *cache)
 bool nj_cache_publish(nj_cache *cache, const nj_key *key, void *plan, bool *taken)
 {
     *taken = false;
-    if (cache->used >= NJ_ENTRIES_MAX || nj_cache_find(cache, key) != NULL) {
+    if (cache->used >= NJ_CACHED_PLANS_MAX || nj_cache_find(cache, key) != NULL) {
         return true;
     }
     cache_entry *entry = malloc(sizeof *entry + key->count * sizeof *key->words);

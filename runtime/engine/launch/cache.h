@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 /* Keys of one kernel and device that are remembered; a tuning key that is not rounded can have any number of values. */
-#define NJ_ENTRIES_MAX 65536
+#define NJ_CACHED_PLANS_MAX 65536
 
 typedef struct nj_cache_places nj_cache_places;
 

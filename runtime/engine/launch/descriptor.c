@@ -43,7 +43,7 @@ bool nj_descriptor_check_options(const nj_descriptor *it, int argument, nj_error
 /* Copies what a copy takes, once it is checked. */
 static bool take_box(const nj_tensor_descriptor *from, int argument, nj_descriptor *it, nj_error *error)
 {
-    int64_t box[NJ_RANK_MAX], steps[NJ_RANK_MAX];
+    int64_t box[NJ_DESCRIPTOR_RANK_MAX], steps[NJ_DESCRIPTOR_RANK_MAX];
     for (int i = 0; i < it->rank; i++) {
         box[i] = it->box[i] = from->box[i];
         steps[i] = it->steps[i] = from->steps[i];
@@ -62,8 +62,8 @@ bool nj_descriptor_take(const nj_tensor_descriptor *from, int argument, nj_descr
     if (reserved != 0) {
         return refuse(argument, reserved, error, "expected nj_tensor_descriptor.reserved to be 0");
     }
-    if (given.rank < 1 || given.rank > NJ_RANK_MAX) {
-        return refuse(argument, given.rank, error, nj_format("shape: expected 1 to %d dimensions", NJ_RANK_MAX).text);
+    if (given.rank < 1 || given.rank > NJ_DESCRIPTOR_RANK_MAX) {
+        return refuse(argument, given.rank, error, nj_format("shape: expected 1 to %d dimensions", NJ_DESCRIPTOR_RANK_MAX).text);
     }
     if (given.dtype <= NJ_DTYPE_NONE || given.dtype >= NJ_DTYPE_COUNT) {
         return refuse(argument, given.dtype, error, "expected a descriptor of a dtype");

@@ -48,7 +48,7 @@ static uint64_t word_of(const void *from, size_t number)
 static cached_map *set_of(nj_map_table *table, const nj_map_key *key)
 {
     uint64_t hash = 0;
-    for (int i = 0; i < NJ_RANK_MAX; i++) {
+    for (int i = 0; i < NJ_DESCRIPTOR_RANK_MAX; i++) {
         hash = (hash + (uint64_t)key->shape[i]) * GOLDEN;
     }
     /* last, so that addresses in step come to sets in turn */

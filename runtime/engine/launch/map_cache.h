@@ -11,10 +11,10 @@
 /* What tells one map of a runnable from another. */
 typedef struct {
     uint64_t address;
-    int64_t shape[NJ_RANK_MAX];
-    int64_t strides[NJ_RANK_MAX];
-    uint16_t box[NJ_RANK_MAX];
-    uint8_t steps[NJ_RANK_MAX];
+    int64_t shape[NJ_DESCRIPTOR_RANK_MAX];
+    int64_t strides[NJ_DESCRIPTOR_RANK_MAX];
+    uint16_t box[NJ_DESCRIPTOR_RANK_MAX];
+    uint8_t steps[NJ_DESCRIPTOR_RANK_MAX];
     uint8_t pads_nan;
     uint8_t rounds_tf32;
     uint8_t used; /* 1 */

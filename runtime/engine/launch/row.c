@@ -1,10 +1,11 @@
 #include "launch/row.h"
 
-#include "bundle/target.h"
+#include "base/arch.h"
 #include "expr/postfix.h"
+#include "select/lookup.h"
 #include "select/programs.h"
 #include "table/leaves.h"
-#include "table/packing.h"
+#include "table/row_check.h"
 
 #include <stdlib.h>
 
@@ -102,30 +103,23 @@ static const nj_constant *find_constant(grid_names *it, nj_span name)
     return it->found;
 }
 
-static bool push_argument(const nj_table *table, nj_span name, nj_instruction *push)
-{
-    for (uint32_t i = 0; i < table->param_count; i++) {
-        if (nj_span_equal(table->params[i].name, name)) {
-            *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = i};
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool find_name(void *context, nj_span name, nj_instruction *push)
 {
     grid_names *it = context;
-    if (*name.at == '\'' || *name.at == '"') {
-        nj_constant text = {.kind = NJ_CONSTANT_TEXT, .text = {name.at + 1, name.size < 2 ? 0 : name.size - 2}};
-        return name.size >= 2 && name.at[name.size - 1] == *name.at && nj_push_constant(it->home->ids, &text, push, &it->starved);
+    if (nj_is_quoted(name)) {
+        return nj_push_quoted(it->home->ids, name, push, &it->starved);
     }
     if (nj_span_is(name, "arch")) {
         *push = (nj_instruction){.op = NJ_OP_CONST_INT, .operand = it->home->arch};
         return true;
     }
     const nj_constant *constant = find_constant(it, name);
-    return constant != NULL ? nj_push_constant(it->home->ids, constant, push, &it->starved) : push_argument(it->home->table, name, push);
+    if (constant != NULL) {
+        return nj_push_constant(it->home->ids, constant, push, &it->starved);
+    }
+    size_t place = nj_param_place(it->home->table, name);
+    *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = (int64_t)place};
+    return place < it->home->table->param_count;
 }
 
 static bool can_stand(void *context, nj_span name)

@@ -2,7 +2,7 @@
 #ifndef NOJIT_LAUNCH_ROW_H
 #define NOJIT_LAUNCH_ROW_H
 
-#include "image/entry.h"
+#include "image/check.h"
 #include "launch/runnable.h"
 #include "select/ids.h"
 #include "table/launch_facts.h"
@@ -18,7 +18,7 @@ typedef struct {
 /* What a row says. The entry lacks the image's arch, the facts lack the function and the device. */
 typedef struct {
     nj_launch_facts launch;
-    nj_entry entry;
+    nj_expected_image entry;
     nj_runnable_facts facts;
     nj_slot_facts slots[NJ_ARGUMENTS_MAX];
     nj_map_facts maps[NJ_DESCRIPTORS_MAX];

@@ -13,10 +13,10 @@
 
 /* The numbers that the driver takes: innermost first, strides in bytes. */
 typedef struct {
-    uint64_t dimensions[NJ_RANK_MAX];
-    uint64_t stride_bytes[NJ_RANK_MAX];
-    uint32_t box[NJ_RANK_MAX]; /* steps included */
-    uint32_t steps[NJ_RANK_MAX];
+    uint64_t dimensions[NJ_DESCRIPTOR_RANK_MAX];
+    uint64_t stride_bytes[NJ_DESCRIPTOR_RANK_MAX];
+    uint32_t box[NJ_DESCRIPTOR_RANK_MAX]; /* steps included */
+    uint32_t steps[NJ_DESCRIPTOR_RANK_MAX];
 } encoding;
 
 /* What is encoded. */

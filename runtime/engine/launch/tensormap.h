@@ -13,7 +13,7 @@ typedef struct {
     int element_type; /* a CUtensorMapDataType */
     unsigned int element_bytes;
     size_t rank;
-    uint32_t box[NJ_RANK_MAX]; /* innermost first */
+    uint32_t box[NJ_DESCRIPTOR_RANK_MAX]; /* innermost first */
     bool fp4_padded;
 } nj_map_facts;
 

@@ -2,7 +2,7 @@
 #ifndef NOJIT_LAUNCH_TUNED_H
 #define NOJIT_LAUNCH_TUNED_H
 
-#include "select/ranking.h"
+#include "select/config_order.h"
 
 /* Takes the first table: the device that was measured stands for the one at hand. */
 NJ_INTERNAL nj_tuned nj_tuned_first(const nj_tuning *tuning);

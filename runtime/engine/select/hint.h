@@ -1,8 +1,8 @@
-/* Hints of arguments that Triton knows. */
+/* Hints: which hold for an argument, and which sets of them a call just misses. */
 #ifndef NOJIT_SELECT_HINT_H
 #define NOJIT_SELECT_HINT_H
 
-#include "expr/value.h"
+#include "select/signatures.h"
 
 /* Returns the bits of a number or an address that break a hint, 1 or 16; 0 if it holds. */
 static inline uint64_t nj_hint_breaks(uint8_t hint, uint64_t bits)
@@ -20,5 +20,12 @@ static inline uint64_t nj_hints_of(const nj_value *value)
     uint64_t bits = (uint64_t)value->bits;
     return (uint64_t)(nj_hint_breaks(16, bits) == 0) | (uint64_t)(number && nj_hint_breaks(1, bits) == 0) << 1;
 }
+
+/* Whether a hint holds. */
+NJ_INTERNAL bool nj_hint_holds(const nj_signatures *signatures, const nj_arguments *arguments, const nj_hint *hint);
+
+/* Finds the set of hints that a call which a row serves just misses: as many of them hold as fail at least, and the fewest fail.
+ * False if none is near. */
+NJ_INTERNAL bool nj_near_hints(const nj_signatures *signatures, const nj_arguments *arguments, size_t row, uint32_t *hint_set);
 
 #endif

@@ -268,13 +268,6 @@ nj_value nj_ids_find_text(const nj_ids *ids, nj_span text)
     return number < 0 ? (nj_value){.tag = NJ_TAG_UNKNOWN} : id(KIND_TEXT, number);
 }
 
-bool nj_ids_add_text(nj_ids *ids, nj_span text, nj_value *value)
-{
-    int64_t number = add(ids, text);
-    *value = id(KIND_TEXT, number);
-    return number >= 0;
-}
-
 nj_value nj_ids_find(const nj_ids *ids, const nj_constant *constant)
 {
     nj_value value;
@@ -366,4 +359,13 @@ bool nj_push_constant(nj_ids *ids, const nj_constant *constant, nj_instruction *
     }
     *push = (nj_instruction){.op = ops[value.tag], .operand = nj_value_seen(value).bits};
     return true;
+}
+
+bool nj_push_quoted(nj_ids *ids, nj_span word, nj_instruction *push, bool *starved)
+{
+    if (word.size < 2 || word.at[word.size - 1] != *word.at) {
+        return false;
+    }
+    nj_constant text = {.kind = NJ_CONSTANT_TEXT, .text = {word.at + 1, word.size - 2}};
+    return nj_push_constant(ids, &text, push, starved);
 }

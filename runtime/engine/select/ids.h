@@ -22,13 +22,21 @@ NJ_INTERNAL nj_value nj_ids_find(const nj_ids *ids, const nj_constant *constant)
  * spell it in another way, and is to be found again. */
 NJ_INTERNAL bool nj_ids_add(nj_ids *ids, const nj_constant *constant, nj_value *value);
 
-/* The two for a string. */
+/* `nj_ids_find` for a string. */
 NJ_INTERNAL nj_value nj_ids_find_text(const nj_ids *ids, nj_span text);
-bool nj_ids_add_text(nj_ids *ids, nj_span text, nj_value *value);
 
 /* Makes the instruction that pushes what expressions see of a constant, which gets an id; false for an int that no program holds,
  * or without memory, which `starved` says. */
 bool nj_push_constant(nj_ids *ids, const nj_constant *constant, nj_instruction *push, bool *starved);
+
+/* Whether a word of an expression is a text, which starts with its quote. */
+static inline bool nj_is_quoted(nj_span word)
+{
+    return *word.at == '\'' || *word.at == '"';
+}
+
+/* `nj_push_constant` for a text in its quotes; false too where the last of them is missing. */
+bool nj_push_quoted(nj_ids *ids, nj_span word, nj_instruction *push, bool *starved);
 
 /* Lists the bits of the spellings of a dtype, as far as they have ids; returns how many there are. */
 size_t nj_ids_spellings(const nj_ids *ids, nj_span dtype, int64_t *bits, size_t room);

@@ -121,50 +121,13 @@ static void add_programs(const nj_spec *spec, const nj_value *values, nj_key *ke
     }
 }
 
-int64_t nj_bucket_of(nj_bucket bucket, int64_t value)
-{
-    if (value <= 0 || bucket == NJ_BUCKET_EXACT) {
-        return value < 0 ? 0 : value;
-    }
-    if (value > (int64_t)1 << 62) {
-        return (int64_t)1 << 62;
-    }
-    int behind = 63 - __builtin_clzll((uint64_t)value); /* bits behind the leading one */
-    if (bucket == NJ_BUCKET_POW2) {
-        return value == (int64_t)1 << behind ? value : (int64_t)2 << behind;
-    }
-    int kept = bucket == NJ_BUCKET_QUARTER_POW2 ? 2 : 4; /* bits that stay, behind the leading one */
-    if (behind <= kept) {
-        return value;
-    }
-    int64_t step = (int64_t)1 << (behind - kept);
-    return (value + (bucket == NJ_BUCKET_QUARTER_POW2 ? step / 2 : step - 1)) & -step;
-}
-
-int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values)
-{
-    nj_value result;
-    if (key->factor_count == 0) {
-        bool done = nj_run(&key->program, values, &result, NULL);
-        return done && result.tag == NJ_TAG_INT ? result.bits : 0;
-    }
-    result = values[key->factors[0]];
-    for (unsigned int i = 1; i < key->factor_count; i++) {
-        const nj_value *factor = &values[key->factors[i]];
-        if (factor->tag != NJ_TAG_INT || __builtin_mul_overflow(result.bits, factor->bits, &result.bits)) {
-            return 0;
-        }
-    }
-    return result.tag == NJ_TAG_INT ? result.bits : 0;
-}
-
 /* Not inline: most kernels are not tuned. */
 static __attribute__((noinline)) void add_tuning(const nj_spec *spec, const nj_value *values, nj_key *key)
 {
-    for (uint32_t i = 0; i < spec->tuning_count; i++) {
-        int64_t number = nj_tuning_number(&spec->tuning[i], values);
-        key->words[key->count++] = (uint64_t)nj_bucket_of(spec->bucket, number);
-    }
+    int64_t rounded[NJ_TUNING_KEYS_MAX];
+    nj_tuning_round(spec->tuning, spec->tuning_count, spec->bucket, values, rounded);
+    memcpy(&key->words[key->count], rounded, spec->tuning_count * sizeof *rounded);
+    key->count += spec->tuning_count;
 }
 
 bool nj_spec_key(const nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key)

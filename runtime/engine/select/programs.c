@@ -1,7 +1,7 @@
 #include "select/programs.h"
 
 #include "expr/postfix.h"
-#include "select/setting.h"
+#include "select/lookup.h"
 
 #include <stdlib.h>
 
@@ -116,22 +116,11 @@ static int set_add(program_set *set, const nj_assembly *made, nj_error *error)
     return 1;
 }
 
-/* The place of a param by its name; -1 if there is none. */
-static int64_t param_place(const nj_table *table, nj_span name)
-{
-    for (uint32_t i = 0; i < table->param_count; i++) {
-        if (nj_span_equal(table->params[i].name, name)) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static bool push_axis(ground *it, uint32_t axis, nj_instruction *push)
 {
-    const nj_table *table = it->spec->typing.table;
+    const nj_table *table = it->spec->signatures.table;
     if (it->point != NULL) {
-        return nj_push_constant(it->spec->typing.ids, &table->axes[axis].values[it->point[axis]], push, &it->starved);
+        return nj_push_constant(it->spec->signatures.ids, &table->axes[axis].values[it->point[axis]], push, &it->starved);
     }
     /* no argument has such a slot */
     *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = (int64_t)it->spec->argument_count + axis};
@@ -141,10 +130,9 @@ static bool push_axis(ground *it, uint32_t axis, nj_instruction *push)
 static bool find_name(void *context, nj_span name, nj_instruction *push)
 {
     ground *it = context;
-    const nj_table *table = it->spec->typing.table;
-    if (*name.at == '\'' || *name.at == '"') {
-        nj_constant text = {.kind = NJ_CONSTANT_TEXT, .text = {name.at + 1, name.size - 2}};
-        return name.size >= 2 && name.at[name.size - 1] == *name.at && nj_push_constant(it->spec->typing.ids, &text, push, &it->starved);
+    const nj_table *table = it->spec->signatures.table;
+    if (nj_is_quoted(name)) {
+        return nj_push_quoted(it->spec->signatures.ids, name, push, &it->starved);
     }
     if (nj_span_is(name, "arch")) {
         *push = (nj_instruction){.op = NJ_OP_CONST_INT, .operand = it->spec->arch};
@@ -152,27 +140,27 @@ static bool find_name(void *context, nj_span name, nj_instruction *push)
     }
     const nj_constant *value = nj_config_value(it->config, name);
     if (value != NULL) {
-        return nj_push_constant(it->spec->typing.ids, value, push, &it->starved);
+        return nj_push_constant(it->spec->signatures.ids, value, push, &it->starved);
     }
-    const nj_known_name *known = nj_typing_find(&it->spec->typing, name);
+    const nj_known_name *known = nj_signatures_find(&it->spec->signatures, name);
     if (known->name.at == NULL) {
         return false;
     }
     if (known->place < 0 && table->axes[-1 - known->place].is_type) {
         return push_axis(it, (uint32_t)(-1 - known->place), push);
     }
-    int64_t place = known->place < 0 ? param_place(table, name) : known->place;
+    size_t place = known->place < 0 ? nj_param_place(table, name) : (size_t)known->place;
     if (known->place >= 0 && table->params[place].is_constexpr && table->params[place].has_default) {
-        return nj_push_constant(it->spec->typing.ids, &table->params[place].fallback, push, &it->starved);
+        return nj_push_constant(it->spec->signatures.ids, &table->params[place].fallback, push, &it->starved);
     }
-    *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = place};
-    return place >= 0;
+    *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = (int64_t)place};
+    return place < table->param_count;
 }
 
 /* Whether a program loads a slot of some kind: a runtime param's, or an open axis's. */
 static bool loads(const nj_spec *spec, const nj_assembly *made, bool axes)
 {
-    const nj_table *table = spec->typing.table;
+    const nj_table *table = spec->signatures.table;
     for (size_t i = 0; i < made->length; i++) {
         size_t slot = (size_t)made->code[i].operand;
         if (made->code[i].op != NJ_OP_LOAD) {
@@ -243,7 +231,7 @@ static bool assemble(ground *it, const expression *of, size_t slots, nj_assembly
 /* Notes which axes a program leaves open, and starts at their first point. How many points there are, as far as that matters. */
 static uint64_t count_points(const nj_spec *spec, const nj_assembly *made, uint32_t *point, bool *open)
 {
-    const nj_table *table = spec->typing.table;
+    const nj_table *table = spec->signatures.table;
     uint64_t points = 1;
     memset(point, 0, table->axis_count * sizeof *point);
     memset(open, 0, table->axis_count * sizeof *open);
@@ -292,7 +280,7 @@ static bool add_points(search *it, ground *at, const expression *of, uint64_t po
         nj_assembly made;
         added = assemble(at, of, it->spec->argument_count, &made, error) &&
                 (!loads(it->spec, &made, false) || set_add(&it->found, &made, error) >= 0);
-        next_point(it->spec->typing.table, it->is_open, it->point);
+        next_point(it->spec->signatures.table, it->is_open, it->point);
     }
     at->point = NULL;
     return added;
@@ -302,7 +290,7 @@ static bool add_points(search *it, ground *at, const expression *of, uint64_t po
 static bool add_expression(search *it, ground *at, const expression *of, nj_error *error)
 {
     nj_assembly made;
-    const nj_table *table = it->spec->typing.table;
+    const nj_table *table = it->spec->signatures.table;
     if (!assemble(at, of, (size_t)it->spec->argument_count + table->axis_count, &made, error)) {
         return false;
     }
@@ -318,7 +306,7 @@ static bool add_expression(search *it, ground *at, const expression *of, nj_erro
 
 static bool find_programs(search *it, nj_error *error)
 {
-    const nj_table *table = it->spec->typing.table;
+    const nj_table *table = it->spec->signatures.table;
     bool found = true;
     for (uint32_t i = 0; found && i < table->config_count; i++) {
         ground at = {.spec = it->spec, .config = &table->configs[i]};
@@ -346,7 +334,7 @@ static bool computes(const nj_table *table)
 
 bool nj_spec_find_programs(nj_spec *spec, nj_error *error)
 {
-    const nj_table *table = spec->typing.table;
+    const nj_table *table = spec->signatures.table;
     if (!computes(table)) {
         return true;
     }

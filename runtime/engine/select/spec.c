@@ -1,8 +1,6 @@
 #include "select/programs.h"
 
-#include "expr/infix.h"
-#include "expr/postfix.h"
-#include "select/setting.h"
+#include "select/lookup.h"
 
 #include <stdlib.h>
 
@@ -35,20 +33,10 @@ static bool number_values(const nj_table *table, nj_ids *ids)
     return numbered;
 }
 
-static bool is_axis(const nj_table *table, nj_span name)
-{
-    for (uint32_t i = 0; i < table->axis_count; i++) {
-        if (nj_span_equal(table->axes[i].name, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* What programs see of a constexpr that a call leaves out. */
 static nj_value fallback_of(const nj_table *table, const nj_param *param, const nj_ids *ids)
 {
-    if (!param->has_default || !is_axis(table, param->name)) {
+    if (!param->has_default || !nj_is_axis(table, param->name)) {
         return (nj_value){.tag = NJ_TAG_MISSING};
     }
     nj_value value = nj_value_seen(nj_ids_find(ids, &param->fallback));
@@ -90,17 +78,17 @@ static nj_field_kind kind_of(const nj_param_types *param)
 
 static bool fill_fields(nj_spec *spec)
 {
-    const nj_table *table = spec->typing.table;
+    const nj_table *table = spec->signatures.table;
     bool filled = true;
     for (uint32_t i = 0; i < spec->argument_count + spec->program_count; i++) {
         spec->fields[i] = (nj_key_field){.kind = NJ_FIELD_CONSTEXPR, .fallback.tag = NJ_TAG_MISSING};
         if (i < table->param_count && table->params[i].is_constexpr) {
-            spec->fields[i].fallback = fallback_of(table, &table->params[i], spec->typing.ids);
-            filled = filled && find_aliases(table, i, spec->typing.ids, &spec->fields[i]);
+            spec->fields[i].fallback = fallback_of(table, &table->params[i], spec->signatures.ids);
+            filled = filled && find_aliases(table, i, spec->signatures.ids, &spec->fields[i]);
         }
     }
     for (uint32_t i = 0; i < table->runtime_count; i++) {
-        const nj_param_types *param = &spec->typing.params[i];
+        const nj_param_types *param = &spec->signatures.params[i];
         nj_key_field *field = &spec->fields[param->place];
         field->kind = (uint8_t)kind_of(param);
         field->param = param;
@@ -113,12 +101,12 @@ static bool fill_fields(nj_spec *spec)
 /* Notes which hints matter to which params; those of members of tuples matter in any case. */
 static void note_hints(nj_spec *spec)
 {
-    const nj_table *table = spec->typing.table;
+    const nj_table *table = spec->signatures.table;
     for (uint32_t set = 0; set < table->hint_set_count; set++) {
         for (uint32_t i = 0; i < table->hint_sets[set].count; i++) {
             const nj_hint *hint = &table->hint_sets[set].hints[i];
             for (uint32_t number = 0; number < table->runtime_count; number++) {
-                uint32_t place = spec->typing.params[number].place;
+                uint32_t place = spec->signatures.params[number].place;
                 if (nj_span_equal(table->params[place].name, hint->leaf)) {
                     spec->fields[place].hint_1 |= hint->value == 1;
                     spec->fields[place].hint_16 |= hint->value != 1;
@@ -163,7 +151,7 @@ static bool take_tuning(nj_spec *spec, const nj_tuning *tuning, nj_error *error)
     }
     spec->tuning_count = tuning->key_count;
     spec->bucket = tuning->bucket;
-    return nj_tuning_programs(&spec->typing, tuning, spec->tuning, error);
+    return nj_tuning_programs(&spec->signatures, tuning, spec->tuning, error);
 }
 
 bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t option_count, int arch, const nj_tuning *tuning,
@@ -175,7 +163,7 @@ bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t opti
                          "expected at most %d params and options", NJ_ARGUMENTS_MAX);
     }
     spec->argument_count = table->param_count + (uint32_t)option_count;
-    if (!nj_typing_init(&spec->typing, table, ids, error)) {
+    if (!nj_signatures_init(&spec->signatures, table, ids, error)) {
         return false;
     }
     if (!number_values(table, ids)) {
@@ -206,100 +194,8 @@ void nj_spec_clear(nj_spec *spec)
     free(spec->programs);
     free(spec->fields);
     free(spec->tuning);
-    if (spec->typing.table != NULL) {
-        nj_typing_clear(&spec->typing);
+    if (spec->signatures.table != NULL) {
+        nj_signatures_clear(&spec->signatures);
     }
     *spec = (nj_spec){0};
-}
-
-/* Finds the short cut of a program that is a product of arguments. */
-static void shorten(nj_tuning_key *key)
-{
-    const nj_instruction *code = key->program.code;
-    /* LOAD, and then LOAD and MUL for each further one */
-    uint32_t count = (key->program.length + 1) / 2;
-    key->factor_count = 0;
-    if (count > NJ_FACTORS_MAX || key->program.length % 2 == 0) {
-        return;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        const nj_instruction *load = i == 0 ? code : &code[2 * i - 1];
-        if (load->op != NJ_OP_LOAD || (i > 0 && load[1].op != NJ_OP_MUL)) {
-            return;
-        }
-        key->factors[i] = (uint16_t)load->operand;
-    }
-    key->factor_count = (uint16_t)count;
-}
-
-void nj_tuning_key_clear(nj_tuning_key *key)
-{
-    free(key->program.code);
-    *key = (nj_tuning_key){0};
-}
-
-/* Where a name of a tuning key is found. */
-static bool find_param(void *context, nj_span name, nj_instruction *push)
-{
-    const nj_typing *typing = context;
-    if (*name.at == '\'' || *name.at == '"') {
-        nj_value value;
-        bool added = name.size >= 2 && name.at[name.size - 1] == *name.at &&
-                     nj_ids_add_text(typing->ids, (nj_span){name.at + 1, name.size - 2}, &value);
-        *push = (nj_instruction){.op = NJ_OP_CONST_OPAQUE, .operand = added ? value.bits : 0};
-        return added;
-    }
-    for (uint32_t i = 0; i < typing->table->param_count; i++) {
-        if (nj_span_equal(typing->table->params[i].name, name)) {
-            *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = i};
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_param(void *context, nj_span name)
-{
-    nj_instruction push;
-    return find_param(context, name, &push);
-}
-
-static bool make_program(const nj_typing *typing, nj_span text, nj_span words, nj_tuning_key *key, nj_error *error)
-{
-    nj_assembly made;
-    if (!nj_assemble(words, find_param, (void *)typing, typing->table->param_count, &made)) {
-        return nj_refuse_program(text, words, is_param, (void *)typing, error);
-    }
-    if (!nj_program_copy(made.code, made.length, &key->program)) {
-        return nj_no_memory(error);
-    }
-    shorten(key);
-    return true;
-}
-
-/* Makes the program of a text that no table has one of. */
-static bool make_of_text(const nj_typing *typing, nj_span text, nj_tuning_key *key, nj_error *error)
-{
-    char *words = malloc(nj_postfix_room(text.size));
-    size_t length;
-    nj_syntax_error why;
-    if (words == NULL) {
-        return nj_no_memory(error);
-    }
-    bool made = nj_postfix(text, words, &length, &why)
-                    ? make_program(typing, text, (nj_span){(unsigned char *)words, length}, key, error)
-                    : nj_differ(error, nj_quote(text).text, "expected an expression over the kernel's params");
-    free(words);
-    return made;
-}
-
-bool nj_tuning_programs(const nj_typing *typing, const nj_tuning *tuning, nj_tuning_key *made, nj_error *error)
-{
-    const nj_table *table = typing->table;
-    bool own = tuning == &table->tuning, done = true;
-    for (uint32_t i = 0; done && i < tuning->key_count; i++) {
-        done = own ? make_program(typing, tuning->key[i], table->programs[table->grid_count + table->derived_count + i], &made[i], error)
-                   : make_of_text(typing, tuning->key[i], &made[i], error);
-    }
-    return done;
 }

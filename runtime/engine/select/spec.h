@@ -3,9 +3,10 @@
 #define NOJIT_SELECT_SPEC_H
 
 #include "expr/machine.h"
+#include "select/config_order.h"
 #include "select/key.h"
-#include "select/ranking.h"
-#include "select/typing.h"
+#include "select/signatures.h"
+#include "select/tuning_key.h"
 
 /* bits that a constexpr, an option or a program's result takes in the packed words */
 #define NJ_MARK_BITS 3
@@ -42,17 +43,8 @@ typedef struct {
     nj_alias *aliases; /* of a constexpr of which only dtypes are known: what strings stand for; owned */
 } nj_key_field;
 
-#define NJ_FACTORS_MAX 4
-
-/* One number of a tuning key. */
-typedef struct nj_tuning_key {
-    nj_program program;    /* its code is owned */
-    uint16_t factor_count; /* 0 unless the program is a product of so many arguments, as most are */
-    uint16_t factors[NJ_FACTORS_MAX];
-} nj_tuning_key;
-
 typedef struct nj_spec {
-    nj_typing typing;
+    nj_signatures signatures;
     uint32_t argument_count, program_count, tuning_count; /* params and options together */
     uint32_t packed_words;
     nj_key_field *fields; /* arguments, then programs */
@@ -69,9 +61,5 @@ typedef struct nj_spec {
 NJ_INTERNAL bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t option_count, int arch, const nj_tuning *tuning,
                               const nj_tuned *tuned, nj_error *error);
 NJ_INTERNAL void nj_spec_clear(nj_spec *spec);
-
-/* Makes the programs of a tuning's key; false with `error` filled. `made` has room for NJ_TUNING_KEYS_MAX, to be freed. */
-NJ_INTERNAL bool nj_tuning_programs(const nj_typing *typing, const nj_tuning *tuning, nj_tuning_key *made, nj_error *error);
-NJ_INTERNAL void nj_tuning_key_clear(nj_tuning_key *key);
 
 #endif

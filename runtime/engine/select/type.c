@@ -98,8 +98,6 @@ typedef struct {
     nj_error *error;
 } nj_tuple_reader;
 
-_Static_assert(NJ_TYPE_LEAVES_MAX <= NJ_LEAVES_MAX, "a type that a table may have has no more entries than there is room for");
-
 /* Appends the entries of a tuple, which nj_is_type has counted, and counts its members. */
 static bool read_members(nj_tuple_reader *it, nj_span text, uint16_t *members)
 {

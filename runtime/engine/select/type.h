@@ -18,7 +18,7 @@ typedef struct nj_type {
     uint16_t entry_count; /* of a tuple: `entries`, laid out as the leaves of a call */
     int64_t low; /* range of ints */
     int64_t high;
-    uint32_t block[NJ_RANK_MAX];
+    uint32_t block[NJ_DESCRIPTOR_RANK_MAX];
     struct nj_type *entries; /* owned; those of a tuple in it follow that tuple, whose own are NULL */
 } nj_type;
 

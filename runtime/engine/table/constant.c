@@ -77,8 +77,8 @@ static bool take_tuple(nj_document *it, void *into)
     nj_frame *frame = into;
     const nj_constant *items;
     uint32_t count;
-    if (frame->depth == NJ_TYPE_DEPTH_MAX) {
-        return nj_break(it->error, "json-depth", "more", "expected tuples nested at most %d deep", NJ_TYPE_DEPTH_MAX);
+    if (frame->depth == NJ_TUPLE_DEPTH_MAX) {
+        return nj_break(it->error, "json-depth", "more", "expected tuples nested at most %d deep", NJ_TUPLE_DEPTH_MAX);
     }
     if (!take_items(it, frame->arena, frame->depth + 1, TUPLE_ITEMS_MAX, &items, &count)) {
         return false;

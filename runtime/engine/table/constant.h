@@ -2,8 +2,11 @@
 #ifndef NOJIT_TABLE_CONSTANT_H
 #define NOJIT_TABLE_CONSTANT_H
 
-#include "bundle/document.h"
+#include "json/document.h"
 #include "table/arena.h"
+
+/* Tuples in tuples: of constants and of types. */
+enum { NJ_TUPLE_DEPTH_MAX = 8 };
 
 typedef enum {
     NJ_CONSTANT_NONE,

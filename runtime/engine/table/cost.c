@@ -4,8 +4,7 @@
 
 enum { DIGITS_MAX = 4 };
 
-/* Reads the number of a key: `key7`. False if a word is none of `key_count`. */
-static bool read_key(nj_span word, uint32_t key_count, uint32_t *key)
+bool nj_cost_key(nj_span word, uint32_t key_count, uint32_t *key)
 {
     size_t start = strlen("key"), digits = word.size > start ? word.size - start : 0;
     bool right = digits > 0 && digits <= DIGITS_MAX && memcmp(word.at, "key", start) == 0 && (word.at[start] != '0' || digits == 1);
@@ -20,7 +19,7 @@ static bool read_key(nj_span word, uint32_t key_count, uint32_t *key)
 static bool find_fact(void *context, nj_span word, nj_instruction *push)
 {
     uint32_t key_count = *(const uint32_t *)context, key;
-    bool is_key = read_key(word, key_count, &key);
+    bool is_key = nj_cost_key(word, key_count, &key);
     *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = is_key ? key : key_count};
     return is_key || nj_span_is(word, "multiprocessors");
 }

@@ -10,6 +10,9 @@
 /* How many configs of a block may have a cost. */
 #define NJ_COSTS_MAX 63
 
+/* Reads the number of a key from a word of a cost: `key7`. False if a word is none of `key_count`. */
+bool nj_cost_key(nj_span word, uint32_t key_count, uint32_t *key);
+
 /* Whether an expression in postfix is a number, over `key0` and on, as many as there are keys, and `multiprocessors`. */
 NJ_INTERNAL bool nj_is_cost(nj_span words, uint32_t key_count);
 

@@ -1,6 +1,6 @@
 #include "table/launch_facts.h"
 
-#include "bundle/text.h"
+#include "json/text.h"
 #include "table/reading.h"
 
 #include <stdlib.h>
@@ -69,8 +69,8 @@ static bool take_box(nj_document *it, void *part)
 
 static bool take_block(nj_document *it, void *part)
 {
-    return nj_take_array(it, NJ_TYPE_RANK_MAX, take_box, part) &&
-           (map_of(part)->rank > 0 || nj_break(it->error, "size", "0", "expected a block of 1 to %d dimensions", NJ_TYPE_RANK_MAX));
+    return nj_take_array(it, NJ_DESCRIPTOR_RANK_MAX, take_box, part) &&
+           (map_of(part)->rank > 0 || nj_break(it->error, "size", "0", "expected a block of 1 to %d dimensions", NJ_DESCRIPTOR_RANK_MAX));
 }
 
 static bool take_element_bytes(nj_document *it, void *part)

@@ -20,7 +20,7 @@ typedef struct {
     nj_span source;
     uint8_t swizzle, element_bytes, element_type, rank; /* enums of cuda.h */
     bool fp4_padded;
-    uint16_t block[NJ_TYPE_RANK_MAX];
+    uint16_t block[NJ_DESCRIPTOR_RANK_MAX];
 } nj_tensor_map;
 
 /* What one launch says. */

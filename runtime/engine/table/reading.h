@@ -2,7 +2,7 @@
 #ifndef NOJIT_TABLE_READING_H
 #define NOJIT_TABLE_READING_H
 
-#include "bundle/limits.h"
+#include "json/limits.h"
 #include "table/arena.h"
 #include "table/names.h"
 #include "table/table.h"

@@ -391,7 +391,7 @@ static bool take_programs(nj_document *it, void *into)
 static bool check_type(nj_document *it, nj_span type)
 {
     return nj_is_type(type) || nj_break(it->error, "signature", nj_quote(type).text,
-                                        "expected a type in canonical spelling, with at most %d leaves and tuples within", NJ_TYPE_LEAVES_MAX);
+                                        "expected a type in canonical spelling, with at most %d leaves and tuples within", NJ_LEAVES_MAX);
 }
 
 /* A signature, and the one before it: most types of a param are alike. */

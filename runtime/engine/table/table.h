@@ -4,7 +4,7 @@
 #define NOJIT_TABLE_TABLE_H
 
 #include "base/cursor.h"
-#include "bundle/document.h"
+#include "json/document.h"
 #include "table/constant.h"
 
 /* The columns of a row, in the order of the file. The first four are its key: rows ascend by them. */

@@ -1,6 +1,6 @@
 #include "table/type_name.h"
 
-#include "bundle/limits.h"
+#include "json/limits.h"
 #include "table/number_text.h"
 
 #define DESCRIPTOR "tensordesc<"
@@ -57,7 +57,7 @@ static bool read_descriptor(nj_span type, nj_descriptor_name *parts)
     rest = from(rest, parts->element.size);
     do {
         rest = from(rest, 1);
-        if (parts->rank == NJ_TYPE_RANK_MAX || !take_dimension(&rest, &parts->block[parts->rank])) {
+        if (parts->rank == NJ_DESCRIPTOR_RANK_MAX || !take_dimension(&rest, &parts->block[parts->rank])) {
             return false;
         }
         parts->rank++;
@@ -233,7 +233,7 @@ static bool is_type(nj_span text, int depth);
 
 static bool is_tuple(nj_span text, int depth)
 {
-    if (text.size < 2 || text.at[text.size - 1] != ')' || depth == NJ_TYPE_DEPTH_MAX) {
+    if (text.size < 2 || text.at[text.size - 1] != ')' || depth == NJ_TUPLE_DEPTH_MAX) {
         return false;
     }
     nj_span rest = members_of(text), member;
@@ -265,7 +265,7 @@ static bool is_type(nj_span text, int depth)
 
 bool nj_is_type(nj_span text)
 {
-    return is_type(text, 0) && (!nj_is_tuple_type(text) || values_of(text) <= NJ_TYPE_LEAVES_MAX);
+    return is_type(text, 0) && (!nj_is_tuple_type(text) || values_of(text) <= NJ_LEAVES_MAX);
 }
 
 typedef struct {

@@ -3,14 +3,11 @@
 #define NOJIT_TABLE_TYPE_NAME_H
 
 #include "base/internal.h"
-#include "expr/value.h"
+#include "expr/arguments.h"
 #include "table/constant.h"
 
 enum {
-    NJ_TYPE_LEAVES_MAX = 256, /* of a tuple, counting tuples within */
-    NJ_TYPE_DEPTH_MAX = 8,    /* of tuples in tuples */
-    NJ_TYPE_RANK_MAX = 5,     /* of a descriptor */
-    NJ_PATH_BYTES_MAX = 256,  /* of a leaf: a name, and a dot and at most three digits for each tuple */
+    NJ_PATH_BYTES_MAX = 256, /* of a leaf: a name, and a dot and at most three digits for each tuple */
 };
 
 /* Says whether a text is a type, in its one spelling. */
@@ -38,7 +35,7 @@ NJ_INTERNAL bool nj_is_descriptor_name(nj_span type);
 typedef struct {
     nj_span element; /* as it is spelled */
     nj_dtype dtype;
-    uint32_t rank, block[NJ_TYPE_RANK_MAX];
+    uint32_t rank, block[NJ_DESCRIPTOR_RANK_MAX];
 } nj_descriptor_name;
 
 NJ_INTERNAL nj_descriptor_name nj_descriptor_parts(nj_span type);

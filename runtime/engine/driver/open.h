@@ -1,0 +1,15 @@
+/* What driver.c needs of open.c. */
+#ifndef NOJIT_DRIVER_OPEN_H
+#define NOJIT_DRIVER_OPEN_H
+
+#include "driver/driver.h"
+
+#include <pthread.h>
+
+/* Guards the driver's state and the devices. */
+extern pthread_mutex_t nj_driver_lock;
+
+/* Before the driver was started: whether there is one, and it has not refused to start. Starts nothing. */
+bool nj_driver_can_start(void);
+
+#endif

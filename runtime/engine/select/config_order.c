@@ -1,0 +1,328 @@
+#include "select/config_order.h"
+
+#include "select/estimate.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* How many octaves farther than the nearest a problem is whose word counts 1/e of the nearest's. */
+#define REACH 0.3
+/* Problems farther than that behind the nearest have no say: each would weigh less than 2 %. */
+#define SPAN (4 * REACH)
+/* How far behind the slowest of a row a config counts that the row does not have: twice its time. */
+#define ABSENT 1000
+/* Of a distance in log space, and of a sum: what differs by less is a tie, whatever the last bit of a logarithm is. */
+#define DISTANCE_STEPS 1e9
+#define SUM_STEPS 1e6
+
+/* A config on its way to its rank. */
+typedef struct {
+    uint32_t config;
+    double sum;
+    size_t place; /* in the order in which configs were met */
+} ranked_config;
+
+/* The configs that were met. */
+typedef struct {
+    ranked_config *ranks; /* room for all that rows name */
+    size_t count;
+    size_t *places; /* hashed by the config's number: one more than its place in `ranks`, or 0 */
+    size_t mask;
+} met_configs;
+
+static double logarithm(int64_t value)
+{
+    return log2(value == 0 ? 0.5 : (double)value);
+}
+
+/* How far a point is from a key, whose logarithms are given. */
+static double distance_of(const int64_t *point, const double *key, uint32_t key_count)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < key_count; i++) {
+        sum += fabs(logarithm(point[i]) - key[i]);
+    }
+    return floor(sum * DISTANCE_STEPS + 0.5) / DISTANCE_STEPS;
+}
+
+static void take_logarithms(const int64_t *key, uint32_t key_count, double *logarithms)
+{
+    for (uint32_t i = 0; i < key_count; i++) {
+        logarithms[i] = logarithm(key[i]);
+    }
+}
+
+size_t nj_nearest_point(const int64_t *points, size_t count, const int64_t *key, uint32_t key_count)
+{
+    double logarithms[NJ_TUNING_KEYS_MAX], least = INFINITY;
+    size_t nearest = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (memcmp(points + i * key_count, key, key_count * sizeof *key) == 0) {
+            return i;
+        }
+    }
+    take_logarithms(key, key_count, logarithms);
+    for (size_t i = 0; i < count; i++) {
+        double distance = distance_of(points + i * key_count, logarithms, key_count);
+        nearest = distance < least ? i : nearest;
+        least = distance < least ? distance : least;
+    }
+    return nearest;
+}
+
+/* The problem with the very key; UINT32_MAX if there is none. */
+static uint32_t equal_problem(const nj_tuning_block *block, const nj_preference *by)
+{
+    for (uint32_t i = 0; i < block->problem_count; i++) {
+        if (memcmp(block->problems[i].at, by->key, by->key_count * sizeof *by->key) == 0) {
+            return i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+/* Fills how far each problem is, and returns the nearest; of equally near ones the first. */
+static uint32_t measure(const nj_tuning_block *block, const nj_preference *by, double *distances)
+{
+    double key[NJ_TUNING_KEYS_MAX];
+    uint32_t nearest = 0;
+    take_logarithms(by->key, by->key_count, key);
+    for (uint32_t i = 0; i < block->problem_count; i++) {
+        distances[i] = distance_of(block->problems[i].at, key, by->key_count);
+        nearest = distances[i] < distances[nearest] ? i : nearest;
+    }
+    return nearest;
+}
+
+/* Where a config's place is kept, or would be. */
+static size_t *place_of(const met_configs *all, uint32_t config)
+{
+    size_t at = (size_t)((uint64_t)config * UINT64_C(0x9e3779b97f4a7c15) >> 32) & all->mask;
+    while (all->places[at] != 0 && all->ranks[all->places[at] - 1].config != config) {
+        at = (at + 1) & all->mask;
+    }
+    return &all->places[at];
+}
+
+/* Gives each config that has none yet its place among the ranks. */
+static void enter_configs(const uint32_t *configs, uint32_t count, met_configs *all)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        size_t *place = place_of(all, configs[i]);
+        if (*place == 0) {
+            all->ranks[all->count] = (ranked_config){.config = configs[i], .place = all->count};
+            *place = ++all->count;
+        }
+    }
+}
+
+/* Makes room for as many configs as rows name; false without memory. */
+static bool make_room(size_t named, met_configs *all)
+{
+    size_t room = 16;
+    while (room < 2 * named) {
+        room *= 2;
+    }
+    *all = (met_configs){.mask = room - 1};
+    all->ranks = malloc((named + 1) * sizeof *all->ranks);
+    all->places = calloc(room, sizeof *all->places);
+    return all->ranks != NULL && all->places != NULL;
+}
+
+static void clear_met(met_configs *all)
+{
+    free(all->ranks);
+    free(all->places);
+}
+
+/* Adds what a row says to the sums of its configs: how far each is behind, less what a config counts that it does not have.
+ * Returns that, which is more than its last counts. */
+static double add_word(const nj_behind_row *row, met_configs *all)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < row->count; i++) {
+        most = row->behind[i] > most ? row->behind[i] : most;
+    }
+    double absent = (double)((int64_t)most + ABSENT);
+    for (uint32_t i = 0; i < row->count; i++) {
+        all->ranks[*place_of(all, row->configs[i]) - 1].sum += row->weight * ((double)row->behind[i] - absent);
+    }
+    return row->weight * absent;
+}
+
+/* Enters the configs of rows, and adds up how far each is behind. */
+static void sum_up(const nj_behind_row *rows, size_t count, met_configs *all)
+{
+    /* what a config counts that no row has: to go through all configs for each row would take too long */
+    double nowhere = 0.0;
+    for (size_t i = 0; i < count; i++) {
+        enter_configs(rows[i].configs, rows[i].count, all);
+    }
+    for (size_t i = 0; i < count; i++) {
+        nowhere += add_word(&rows[i], all);
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        all->ranks[i].sum = nowhere + all->ranks[i].sum;
+    }
+}
+
+static size_t count_named(const nj_behind_row *rows, size_t count)
+{
+    size_t named = 0;
+    for (size_t i = 0; i < count; i++) {
+        named += rows[i].count;
+    }
+    return named;
+}
+
+size_t nj_behind_in_sum(const nj_behind_row *rows, size_t count, uint32_t *configs, double *sums)
+{
+    met_configs all;
+    bool made = make_room(count_named(rows, count), &all);
+    if (made) {
+        sum_up(rows, count, &all);
+        for (size_t i = 0; i < all.count; i++) {
+            configs[i] = all.ranks[i].config;
+            sums[i] = all.ranks[i].sum;
+        }
+    }
+    clear_met(&all);
+    return made ? all.count : SIZE_MAX;
+}
+
+/* By their sums; of equal ones the first stays the first. */
+static int compare_ranks(const void *one, const void *other)
+{
+    const ranked_config *a = one, *b = other;
+    if (a->sum != b->sum) {
+        return a->sum < b->sum ? -1 : 1;
+    }
+    return a->place < b->place ? -1 : a->place > b->place;
+}
+
+/* Makes an order of what was met; false without memory. */
+static bool list(const met_configs *all, nj_order *order)
+{
+    order->configs = malloc((all->count + 1) * sizeof *order->configs);
+    order->count = order->configs == NULL ? 0 : (uint32_t)all->count;
+    for (uint32_t i = 0; i < order->count; i++) {
+        order->configs[i] = all->ranks[i].config;
+    }
+    return order->configs != NULL;
+}
+
+/* Orders configs by what they are estimated to take; of equal ones the first stays the first. */
+static bool rank_by_cost(const nj_tuning_block *block, const nj_preference *by, met_configs *all)
+{
+    nj_estimate_facts facts = {by->key, by->key_count, by->tuned.multiprocessors};
+    int64_t *costs = malloc(((size_t)block->estimate_count + 1) * sizeof *costs);
+    bool made = make_room(block->estimate_count, all) && costs != NULL;
+    for (uint32_t i = 0; made && i < block->estimate_count; i++) {
+        int64_t cost = nj_estimate_of(block->estimates[i].picoseconds, &facts);
+        size_t to = all->count++;
+        for (; to > 0 && costs[to - 1] > cost; to--) {
+            costs[to] = costs[to - 1];
+            all->ranks[to] = all->ranks[to - 1];
+        }
+        costs[to] = cost;
+        all->ranks[to] = (ranked_config){.config = block->estimates[i].config};
+    }
+    free(costs);
+    return made;
+}
+
+/* Lists the rows that have a say. */
+static size_t near_rows(const nj_tuning_block *block, const double *distances, uint32_t nearest, nj_behind_row *rows)
+{
+    size_t count = 0;
+    for (uint32_t i = 0; i < block->problem_count; i++) {
+        const nj_problem *problem = &block->problems[i];
+        double farther = distances[i] - distances[nearest];
+        if (farther < SPAN) {
+            rows[count++] = (nj_behind_row){exp(-farther / REACH), problem->count, problem->configs, problem->behind};
+        }
+    }
+    return count;
+}
+
+/* Orders configs by the words of near problems. */
+static bool rank_by_near(const nj_tuning_block *block, const nj_preference *by, met_configs *all)
+{
+    double *distances = malloc(((size_t)block->problem_count + 1) * sizeof *distances);
+    nj_behind_row *rows = malloc(((size_t)block->problem_count + 1) * sizeof *rows);
+    bool made = distances != NULL && rows != NULL;
+    *all = (met_configs){0};
+    if (made) {
+        const uint32_t first = measure(block, by, distances);
+        const nj_problem *nearest = &block->problems[first];
+        size_t count = near_rows(block, distances, first, rows);
+        made = make_room(count_named(rows, count), all);
+        if (made) {
+            enter_configs(nearest->configs, nearest->count, all);
+        }
+        if (made && count > 1) {
+            sum_up(rows, count, all);
+            for (size_t i = 0; i < all->count; i++) {
+                all->ranks[i].sum = floor(all->ranks[i].sum * SUM_STEPS + 0.5);
+            }
+            qsort(all->ranks, all->count, sizeof *all->ranks, compare_ranks);
+        }
+    }
+    free(distances);
+    free(rows);
+    return made;
+}
+
+bool nj_rank(const nj_tuning_block *block, const nj_preference *preference, nj_order *order)
+{
+    met_configs all;
+    uint32_t equal = equal_problem(block, preference);
+    bool made;
+    *order = (nj_order){0};
+    if (equal != UINT32_MAX) {
+        const nj_problem *problem = &block->problems[equal];
+        made = make_room(problem->count, &all);
+        if (made) {
+            enter_configs(problem->configs, problem->count, &all);
+        }
+    } else if (block->estimate_count > 0) {
+        made = rank_by_cost(block, preference, &all);
+    } else if (block->problem_count > 0) {
+        made = rank_by_near(block, preference, &all);
+    } else {
+        return true;
+    }
+    made = made && list(&all, order);
+    clear_met(&all);
+    return made;
+}
+
+void nj_order_clear(nj_order *order)
+{
+    free(order->configs);
+    *order = (nj_order){0};
+}
+
+size_t nj_closest_table(const nj_tuning *tuning, nj_span name, uint64_t multiprocessors, uint64_t memory_bytes)
+{
+    int64_t size[2] = {(int64_t)multiprocessors, (int64_t)memory_bytes};
+    double least = INFINITY, key[2];
+    size_t nearest = 0;
+    take_logarithms(size, 2, key);
+    for (size_t i = 0; i < tuning->table_count; i++) {
+        const nj_tuning_table *table = &tuning->tables[i];
+        int64_t known[2] = {(int64_t)table->multiprocessors, (int64_t)table->memory_bytes};
+        double distance = memcmp(known, size, sizeof size) == 0 ? -1.0 : distance_of(known, key, 2);
+        nearest = distance < least ? i : nearest;
+        least = distance < least ? distance : least;
+    }
+    const nj_tuning_table *like = &tuning->tables[nearest];
+    for (size_t i = nearest; i < tuning->table_count; i++) {
+        const nj_tuning_table *table = &tuning->tables[i];
+        bool alike = table->multiprocessors == like->multiprocessors && table->memory_bytes == like->memory_bytes;
+        if (alike && nj_span_equal(table->device, name)) {
+            return i;
+        }
+    }
+    return nearest;
+}

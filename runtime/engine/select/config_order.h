@@ -1,0 +1,57 @@
+/* What the measured problems near a call, and estimates made of them, say about its configs.
+ *
+ * A problem with the same key decides alone. Else estimates do, if the block has any: the least comes first, and what cannot be
+ * computed last. Without them the near problems decide together: a config's rank is the mean of how far it is behind the best of
+ * each, where a problem that is `d` octaves farther than the nearest weighs exp(-d / 0.3). Of configs that are alike so, the
+ * nearest problem's order decides. */
+#ifndef NOJIT_SELECT_CONFIG_ORDER_H
+#define NOJIT_SELECT_CONFIG_ORDER_H
+
+#include "base/error.h"
+#include "table/table.h"
+
+/* What was measured that counts on a device. */
+typedef struct {
+    const nj_tuning_table *table; /* NULL if nothing was measured: the table's own order counts */
+    int64_t multiprocessors;      /* of the device */
+} nj_tuned;
+
+/* What orders the configs of a call. */
+typedef struct {
+    nj_tuned tuned;
+    const int64_t *key; /* rounded to its buckets */
+    uint32_t key_count;
+} nj_preference;
+
+/* Configs in an order; owned. */
+typedef struct {
+    uint32_t *configs;
+    uint32_t count;
+} nj_order;
+
+/* Orders the configs of a block for a key, the best first: those that its problems name. False without memory. */
+NJ_INTERNAL bool nj_rank(const nj_tuning_block *block, const nj_preference *preference, nj_order *order);
+
+NJ_INTERNAL void nj_order_clear(nj_order *order);
+
+/* The place of the point nearest to a key: an equal one, else the least sum of |log2(a / b)|, where 0 counts as a half. Of equally
+ * near points the first is taken. There is at least one. */
+NJ_INTERNAL size_t nj_nearest_point(const int64_t *points, size_t count, const int64_t *key, uint32_t key_count);
+
+/* The table of the device that is most like one: by multiprocessors and memory, then by name. There is at least one. */
+NJ_INTERNAL size_t nj_closest_table(const nj_tuning *tuning, nj_span name, uint64_t multiprocessors, uint64_t memory_bytes);
+
+/* How far each config is behind the best of rows in sum, of which a config that only some have counts elsewhere as an octave
+ * behind the row's slowest. */
+typedef struct {
+    double weight;
+    uint32_t count;
+    const uint32_t *configs;
+    const uint32_t *behind;
+} nj_behind_row;
+
+/* Fills `configs`, in the order in which rows name them, and their sums; both have room for all that rows name. Returns how many
+ * there are; SIZE_MAX without memory. */
+NJ_INTERNAL size_t nj_behind_in_sum(const nj_behind_row *rows, size_t count, uint32_t *configs, double *sums);
+
+#endif

@@ -1,0 +1,17 @@
+/* What configs are estimated to take at a call: expressions of a tuning block, as docs/bundle-format.md says. */
+#ifndef NOJIT_SELECT_ESTIMATE_H
+#define NOJIT_SELECT_ESTIMATE_H
+
+#include "table/cost.h"
+
+/* What the names in such expressions stand for. */
+typedef struct {
+    const int64_t *key; /* `key0` and on */
+    size_t key_count;
+    int64_t multiprocessors;
+} nj_estimate_facts;
+
+/* Computes a cost in picoseconds; INT64_MAX if it cannot be computed. */
+NJ_INTERNAL int64_t nj_estimate_of(nj_span words, const nj_estimate_facts *facts);
+
+#endif
