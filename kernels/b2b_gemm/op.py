@@ -23,13 +23,12 @@ from nojit.kernels.calls.arguments import (
     refuse_value,
 )
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from torch import Tensor
 
 __all__ = ["b2b_gemm"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _MEMO: Final = new_memo(operands=4, limit=1024, in_place=(), under_autocast=True)
 _ORDERS: Final = ("left", "right", "auto")
 
@@ -142,10 +141,6 @@ def _allocate(a: Tensor, b: Tensor, c: Tensor, *_: object) -> Tensor:
     return a.new_empty(a.shape[0], c.shape[1])
 
 
-def _write_nothing(*_: object) -> None:
-    """Trace the in-place operator, which returns nothing."""
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     a, b, c, ctx.activation, ctx.alpha, ctx.assoc = inputs
@@ -163,16 +158,15 @@ def _reads(ctx: Any) -> tuple[bool, bool, bool]:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     a, b, c = ctx.saved_tensors
-    # an expanded gradient, for example that of a sum, has stride 0: its rows are not contiguous
-    dense = grad if 0 not in grad.stride() else grad.contiguous()
+    grad = dense(grad)
     wanted = ctx.needs_input_grad
     if ctx.assoc == "right":
         # a @ f(b @ c) is the transpose of f(c^T @ b^T) @ a^T
         is_transposed = [None if one is None else one.mT for one in (c, b, a)]
-        to_c, to_b, to_a = _gradients(ctx, is_transposed, dense.mT, (wanted[2], wanted[1], wanted[0]))
+        to_c, to_b, to_a = _gradients(ctx, is_transposed, grad.mT, (wanted[2], wanted[1], wanted[0]))
         found = tuple(None if one is None else one.mT for one in (to_a, to_b, to_c))
     else:
-        found = _gradients(ctx, [a, b, c], dense, wanted)
+        found = _gradients(ctx, [a, b, c], grad, wanted)
     return *found, None, None, None
 
 
@@ -201,12 +195,5 @@ def _gradients(ctx: Any, factors: Sequence[Any], grad: Tensor, wanted: tuple[boo
 
 
 _ARGUMENTS: Final = "Tensor a, Tensor b, Tensor c, str activation, float alpha, str assoc"
-_LIBRARY.define(f"b2b_gemm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"b2b_gemm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
-_LIBRARY.impl("b2b_gemm", _run_new, "CompositeExplicitAutograd")
-_LIBRARY.impl("b2b_gemm_out", _run_into, "CompositeExplicitAutograd")
-torch.library.register_fake("nojit::b2b_gemm", _allocate, lib=_LIBRARY)
-torch.library.register_fake("nojit::b2b_gemm_out", _write_nothing, lib=_LIBRARY)
-torch.library.register_autograd("nojit::b2b_gemm", _backward, setup_context=_save, lib=_LIBRARY)
-_op = torch.ops.nojit.b2b_gemm.default
-_into_op = torch.ops.nojit.b2b_gemm_out.default
+_op = define(f"b2b_gemm({_ARGUMENTS}) -> Tensor", _run_new, _allocate, backward=_backward, save=_save)
+_into_op = define(f"b2b_gemm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", _run_into)

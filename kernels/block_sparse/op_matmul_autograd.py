@@ -24,13 +24,11 @@ import torch
 from nojit.kernels.block_sparse.launch_matmul import run_dsd, run_sdd
 from nojit.kernels.block_sparse.packing import Packing, Sizes
 from nojit.kernels.calls.memos import DIRECT
+from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import is_plain, shown
 from torch import Tensor
 
 __all__ = ["dsd", "dsd_into", "sdd", "sdd_into"]
-
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
 
 def sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool) -> Tensor:
@@ -202,35 +200,24 @@ def _in_front(operand: Tensor, dim: int | None, count: int) -> Tensor:
 
 
 _LAYOUT: Final = "Tensor[] tables, int[] sizes"
-_LIBRARY.define(f"block_sparse_sdd(Tensor a, Tensor b, {_LAYOUT}, bool deterministic) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"block_sparse_sdd_out(Tensor a, Tensor b, {_LAYOUT}, Tensor(a!) out) -> ()", tags=_TAGS)
-_LIBRARY.define(
+_sdd_op = define(
+    f"block_sparse_sdd(Tensor a, Tensor b, {_LAYOUT}, bool deterministic) -> Tensor",
+    _sdd,
+    _allocate_sdd,
+    backward=_sdd_backward,
+    save=_save,
+)
+_sdd_out_op = define(f"block_sparse_sdd_out(Tensor a, Tensor b, {_LAYOUT}, Tensor(a!) out) -> ()", _sdd_into)
+_dsd_op = define(
     f"block_sparse_dsd(Tensor s, Tensor d, {_LAYOUT}, bool is_transposed, bool flip, bool deterministic) -> Tensor",
-    tags=_TAGS,
+    _dsd,
+    _allocate_dsd,
+    backward=_dsd_backward,
+    save=_save,
 )
-_LIBRARY.define(
+_dsd_out_op = define(
     f"block_sparse_dsd_out(Tensor s, Tensor d, {_LAYOUT}, bool is_transposed, bool deterministic, Tensor(a!) out) -> ()",
-    tags=_TAGS,
+    _dsd_into,
 )
-_LIBRARY.impl("block_sparse_sdd", _sdd, "CompositeExplicitAutograd")
-_LIBRARY.impl("block_sparse_sdd_out", _sdd_into, "CompositeExplicitAutograd")
-_LIBRARY.impl("block_sparse_dsd", _dsd, "CompositeExplicitAutograd")
-_LIBRARY.impl("block_sparse_dsd_out", _dsd_into, "CompositeExplicitAutograd")
-
-
-def _fake_into(*_: Any) -> None:
-    """Trace an operator that writes into `out`: it returns nothing."""
-
-
-torch.library.register_fake("nojit::block_sparse_sdd", _allocate_sdd, lib=_LIBRARY)
-torch.library.register_fake("nojit::block_sparse_dsd", _allocate_dsd, lib=_LIBRARY)
-torch.library.register_fake("nojit::block_sparse_sdd_out", _fake_into, lib=_LIBRARY)
-torch.library.register_fake("nojit::block_sparse_dsd_out", _fake_into, lib=_LIBRARY)
-torch.library.register_autograd("nojit::block_sparse_sdd", _sdd_backward, setup_context=_save, lib=_LIBRARY)
-torch.library.register_autograd("nojit::block_sparse_dsd", _dsd_backward, setup_context=_save, lib=_LIBRARY)
-_sdd_op = torch.ops.nojit.block_sparse_sdd.default
-_sdd_out_op = torch.ops.nojit.block_sparse_sdd_out.default
-_dsd_op = torch.ops.nojit.block_sparse_dsd.default
-_dsd_out_op = torch.ops.nojit.block_sparse_dsd_out.default
-torch.library.register_vmap("nojit::block_sparse_sdd", _over_batches(_sdd_op), lib=_LIBRARY)
-torch.library.register_vmap("nojit::block_sparse_dsd", _over_batches(_dsd_op), lib=_LIBRARY)
+torch.library.register_vmap(_sdd_op, _over_batches(_sdd_op))
+torch.library.register_vmap(_dsd_op, _over_batches(_dsd_op))

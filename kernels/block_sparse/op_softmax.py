@@ -23,13 +23,11 @@ from nojit.kernels.block_sparse.launch_softmax import (
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.calls.arguments import check_flags, check_like, check_number
 from nojit.kernels.calls.memos import Recording
+from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import autocasts, is_plain, shown
 from torch import Tensor
 
 __all__ = ["block_sparse_softmax", "softmax_bwd"]
-
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
 
 def block_sparse_softmax(
@@ -182,22 +180,10 @@ _TERMS: Final = (
     "Tensor? relative_position, Tensor? key_padding_mask, Tensor? attention_mask, bool key_padding_mask_multiplies,"
     " bool attention_mask_multiplies, bool is_causal"
 )
-_LIBRARY.define(f"block_sparse_softmax(Tensor x, {_LAYOUT}, {_TERMS}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"block_sparse_softmax_(Tensor(a!) x, {_LAYOUT}, {_TERMS}) -> ()", tags=_TAGS)
-_LIBRARY.define(
-    f"block_sparse_softmax_backward(Tensor y, Tensor dy, {_LAYOUT}, bool wants_bias) -> (Tensor, Tensor)", tags=_TAGS
-)
-_LIBRARY.impl("block_sparse_softmax", softmax_forward, "CompositeExplicitAutograd")
-_LIBRARY.impl("block_sparse_softmax_", _softmax_, "CompositeExplicitAutograd")
-_LIBRARY.impl("block_sparse_softmax_backward", softmax_backward, "CompositeExplicitAutograd")
 
 
 def _fake(x: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-def _fake_in_place(x: Tensor, *_: Any) -> None:
-    del x
 
 
 def _fake_backward(
@@ -207,11 +193,17 @@ def _fake_backward(
     return allocate_gradients(y, spans, sizes, wants_bias)
 
 
-torch.library.register_fake("nojit::block_sparse_softmax", _fake, lib=_LIBRARY)
-torch.library.register_fake("nojit::block_sparse_softmax_", _fake_in_place, lib=_LIBRARY)
-torch.library.register_fake("nojit::block_sparse_softmax_backward", _fake_backward, lib=_LIBRARY)
-torch.library.register_autograd("nojit::block_sparse_softmax", _backward, setup_context=_save, lib=_LIBRARY)
-torch.library.register_autograd("nojit::block_sparse_softmax_backward", _refuse_double_backward, lib=_LIBRARY)
-_softmax_op = torch.ops.nojit.block_sparse_softmax.default
-_softmax_in_place_op = torch.ops.nojit.block_sparse_softmax_.default
-_softmax_backward_op = torch.ops.nojit.block_sparse_softmax_backward.default
+_softmax_op = define(
+    f"block_sparse_softmax(Tensor x, {_LAYOUT}, {_TERMS}) -> Tensor",
+    softmax_forward,
+    _fake,
+    backward=_backward,
+    save=_save,
+)
+_softmax_in_place_op = define(f"block_sparse_softmax_(Tensor(a!) x, {_LAYOUT}, {_TERMS}) -> ()", _softmax_)
+_softmax_backward_op = define(
+    f"block_sparse_softmax_backward(Tensor y, Tensor dy, {_LAYOUT}, bool wants_bias) -> (Tensor, Tensor)",
+    softmax_backward,
+    _fake_backward,
+    backward=_refuse_double_backward,
+)

@@ -27,6 +27,7 @@ from nojit.kernels.calls.arguments import (
     refuse_value,
 )
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import (
     autocasts,
     differentiates,
@@ -42,8 +43,6 @@ from torch import Tensor
 
 __all__ = ["baddbmm", "bmm", "mm"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 # the output may be the tensor that is added
 _MEMO: Final = new_memo(operands=4, limit=1024, in_place=(0,), under_autocast=True)
 _WORDS: Final = tuple(ACTIVATIONS)
@@ -309,10 +308,6 @@ def _allocate(source: Tensor | None, a: Tensor, b: Tensor, *_: object) -> Tensor
     return a.new_empty((*a.shape[:-1], b.shape[-1]), dtype=result_dtype(a.dtype))
 
 
-def _write_nothing(*_: object) -> None:
-    """Trace the in-place operator, which returns nothing."""
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     source, a, b, ctx.beta, ctx.alpha, ctx.activation = inputs
@@ -328,22 +323,14 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     to_source = to_a = to_b = None
     if ctx.needs_input_grad[0]:
         to_source = (grad * ctx.beta if ctx.beta != 1.0 else grad).sum_to_size(ctx.source_shape)
-    # an expanded gradient, for example that of a sum, has stride 0: its rows are not contiguous
-    dense = grad if 0 not in grad.stride() else grad.contiguous()
+    grad = dense(grad)
     if ctx.needs_input_grad[1]:
-        to_a = _op(None, dense, b.mT, 0.0, ctx.alpha, "none")
+        to_a = _op(None, grad, b.mT, 0.0, ctx.alpha, "none")
     if ctx.needs_input_grad[2]:
-        to_b = _op(None, a.mT, dense, 0.0, ctx.alpha, "none")
+        to_b = _op(None, a.mT, grad, 0.0, ctx.alpha, "none")
     return to_source, to_a, to_b, None, None, None
 
 
 _ARGUMENTS: Final = "Tensor? input, Tensor a, Tensor b, float beta, float alpha, str activation"
-_LIBRARY.define(f"bmm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"bmm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
-_LIBRARY.impl("bmm", _run_new, "CompositeExplicitAutograd")
-_LIBRARY.impl("bmm_out", _run_into, "CompositeExplicitAutograd")
-torch.library.register_fake("nojit::bmm", _allocate, lib=_LIBRARY)
-torch.library.register_fake("nojit::bmm_out", _write_nothing, lib=_LIBRARY)
-torch.library.register_autograd("nojit::bmm", _backward, setup_context=_save, lib=_LIBRARY)
-_op = torch.ops.nojit.bmm.default
-_into_op = torch.ops.nojit.bmm_out.default
+_op = define(f"bmm({_ARGUMENTS}) -> Tensor", _run_new, _allocate, backward=_backward, save=_save)
+_into_op = define(f"bmm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", _run_into)

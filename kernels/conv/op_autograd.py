@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import torch
 from nojit.kernels import library
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.registration import define
 from nojit.kernels.conv.checks import check_grad, check_operands, precision, sizes_of
 from nojit.kernels.conv.launch import run_conv, run_input_grad, run_weight_grad
 from nojit.kernels.conv.layouts import by_channels, formatted, new_like
@@ -22,8 +22,6 @@ from torch import Tensor
 
 __all__ = ["MEMO", "conv", "conv_input_grad", "conv_weight_grad", "convolve"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 MEMO: Final = new_memo(operands=4, limit=1024, in_place=(), under_autocast=True)
 """Cache of replays of all three operators, and of the public functions."""
 
@@ -192,23 +190,24 @@ def _backward_of_weight_grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 _WINDOW: Final = "int[] stride, int[] before, int[] after, int[] dilation, int groups, str precision"
-_LIBRARY.define(f"conv(Tensor x, Tensor weight, Tensor? bias, {_WINDOW}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"conv_input_grad(Tensor grad, Tensor weight, SymInt[] shape, {_WINDOW}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"conv_weight_grad(Tensor grad, Tensor x, SymInt[] shape, {_WINDOW}) -> Tensor", tags=_TAGS)
-for _name, _function, _fake in (
-    ("conv", convolve, _allocate),
-    ("conv_input_grad", _run_input_grad, _allocate_grad),
-    ("conv_weight_grad", _run_weight_grad, _allocate_grad),
-):
-    _LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"nojit::{_name}", _fake, lib=_LIBRARY)
-torch.library.register_autograd("nojit::conv", _backward, setup_context=_save, lib=_LIBRARY)
-torch.library.register_autograd(
-    "nojit::conv_input_grad", _backward_of_input_grad, setup_context=_save_grad, lib=_LIBRARY
+conv = define(
+    f"conv(Tensor x, Tensor weight, Tensor? bias, {_WINDOW}) -> Tensor",
+    convolve,
+    _allocate,
+    backward=_backward,
+    save=_save,
 )
-torch.library.register_autograd(
-    "nojit::conv_weight_grad", _backward_of_weight_grad, setup_context=_save_grad, lib=_LIBRARY
+conv_input_grad = define(
+    f"conv_input_grad(Tensor grad, Tensor weight, SymInt[] shape, {_WINDOW}) -> Tensor",
+    _run_input_grad,
+    _allocate_grad,
+    backward=_backward_of_input_grad,
+    save=_save_grad,
 )
-conv = torch.ops.nojit.conv.default
-conv_input_grad = torch.ops.nojit.conv_input_grad.default
-conv_weight_grad = torch.ops.nojit.conv_weight_grad.default
+conv_weight_grad = define(
+    f"conv_weight_grad(Tensor grad, Tensor x, SymInt[] shape, {_WINDOW}) -> Tensor",
+    _run_weight_grad,
+    _allocate_grad,
+    backward=_backward_of_weight_grad,
+    save=_save_grad,
+)

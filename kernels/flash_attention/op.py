@@ -13,6 +13,7 @@ from nojit.kernels.attention.checks import Window, window_sides
 from nojit.kernels.attention.outputs import Gradients, allocate_gradients, allocate_output, allocate_sums, with_sums
 from nojit.kernels.calls.arguments import check_flags, check_number
 from nojit.kernels.calls.memos import Recording, new_memo
+from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import autocasts, is_plain, lowered, may_differentiate
 from nojit.kernels.flash_attention.checks import check_differentiable, check_gradients, check_operands
 from nojit.kernels.flash_attention.launch import launch_forward
@@ -22,8 +23,6 @@ from torch import Tensor
 
 __all__ = ["flash_attention"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 MOST_REMEMBERED: Final = 4096
 """The most calls that are cached for replays: a server that batches sequences of any length makes thousands."""
 _MEMO: Final = new_memo(operands=3, limit=MOST_REMEMBERED)
@@ -195,18 +194,6 @@ def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
 
 
 _WORDS: Final = "float? scale, bool is_causal, str causal_alignment, SymInt? window_left, SymInt? window_right"
-_LIBRARY.define(
-    f"flash_attention(Tensor q, Tensor k, Tensor v, {_WORDS}, bool return_lse, bool deterministic=True) -> "
-    "(Tensor, Tensor)",
-    tags=_TAGS,
-)
-_LIBRARY.define(
-    "flash_attention_backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
-    f"{_WORDS}, bool[3] wanted, bool deterministic=True) -> (Tensor, Tensor, Tensor)",
-    tags=_TAGS,
-)
-_LIBRARY.impl("flash_attention", _flash_attention, "CompositeExplicitAutograd")
-_LIBRARY.impl("flash_attention_backward", _flash_attention_backward, "CompositeExplicitAutograd")
 
 
 def _fake(q: Tensor, k: Tensor, v: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
@@ -221,9 +208,18 @@ def _fake_backward(dout: Tensor, dlse: Tensor | None, q: Tensor, k: Tensor, v: T
     return allocate_gradients(q, k, v, rest[7])  # wanted
 
 
-torch.library.register_fake("nojit::flash_attention", _fake, lib=_LIBRARY)
-torch.library.register_fake("nojit::flash_attention_backward", _fake_backward, lib=_LIBRARY)
-torch.library.register_autograd("nojit::flash_attention", _backward, setup_context=_save, lib=_LIBRARY)
-torch.library.register_autograd("nojit::flash_attention_backward", _refuse_double_backward, lib=_LIBRARY)
-_flash_attention_op = torch.ops.nojit.flash_attention.default
-_flash_attention_backward_op = torch.ops.nojit.flash_attention_backward.default
+_flash_attention_op = define(
+    f"flash_attention(Tensor q, Tensor k, Tensor v, {_WORDS}, bool return_lse, bool deterministic=True) -> "
+    "(Tensor, Tensor)",
+    _flash_attention,
+    _fake,
+    backward=_backward,
+    save=_save,
+)
+_flash_attention_backward_op = define(
+    "flash_attention_backward(Tensor dout, Tensor? dlse, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, "
+    f"{_WORDS}, bool[3] wanted, bool deterministic=True) -> (Tensor, Tensor, Tensor)",
+    _flash_attention_backward,
+    _fake_backward,
+    backward=_refuse_double_backward,
+)

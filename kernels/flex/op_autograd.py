@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels.attention.outputs import allocate_gradients, allocate_output, allocate_sums
+from nojit.kernels.calls.registration import define
 from nojit.kernels.flash_attention.checks import check_gradients
 from nojit.kernels.flex.call import rebuilt
 from nojit.kernels.flex.checks import OPTIONS
@@ -18,9 +19,6 @@ from nojit.kernels.flex.tables import rebuilt_tables
 from torch import Tensor
 
 __all__ = ["backward_op", "forward_op"]
-
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 
 
 def _flex_attention(
@@ -118,16 +116,6 @@ _WORDS: Final = (
     "Tensor? first, Tensor? second, Tensor? bias, str mode, SymInt[] sizes, str? function, SymInt[] numbers, float[] values, "
     "float scale, bool deterministic"
 )
-_LIBRARY.define(
-    f"flex_attention(Tensor query, Tensor key, Tensor value, {_WORDS}, int[] options) -> (Tensor, Tensor)", tags=_TAGS
-)
-_LIBRARY.define(
-    "flex_attention_backward(Tensor dout, Tensor? dlse, Tensor query, Tensor key, Tensor value, Tensor out, Tensor lse, "
-    f"{_WORDS}, bool[6] wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-    tags=_TAGS,
-)
-_LIBRARY.impl("flex_attention", _flex_attention, "CompositeExplicitAutograd")
-_LIBRARY.impl("flex_attention_backward", _flex_attention_backward, "CompositeExplicitAutograd")
 
 
 def _fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -144,9 +132,17 @@ def _fake_backward(
     return (*allocate_gradients(query, key, value, wanted[:3]), *of_captured)
 
 
-torch.library.register_fake("nojit::flex_attention", _fake, lib=_LIBRARY)
-torch.library.register_fake("nojit::flex_attention_backward", _fake_backward, lib=_LIBRARY)
-torch.library.register_autograd("nojit::flex_attention", _backward, setup_context=_save, lib=_LIBRARY)
-torch.library.register_autograd("nojit::flex_attention_backward", _refuse_double_backward, lib=_LIBRARY)
-forward_op = torch.ops.nojit.flex_attention.default
-backward_op = torch.ops.nojit.flex_attention_backward.default
+forward_op = define(
+    f"flex_attention(Tensor query, Tensor key, Tensor value, {_WORDS}, int[] options) -> (Tensor, Tensor)",
+    _flex_attention,
+    _fake,
+    backward=_backward,
+    save=_save,
+)
+backward_op = define(
+    "flex_attention_backward(Tensor dout, Tensor? dlse, Tensor query, Tensor key, Tensor value, Tensor out, Tensor lse, "
+    f"{_WORDS}, bool[6] wanted) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+    _flex_attention_backward,
+    _fake_backward,
+    backward=_refuse_double_backward,
+)

@@ -14,6 +14,7 @@ from nojit.kernels.attention.checks import Window, window_sides
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums, with_sums
 from nojit.kernels.calls.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
 from nojit.kernels.calls.memos import DIRECT, Caller, Recording, new_memo
+from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, shown
 from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt, words_of
 from nojit.kernels.flex.checks import check_captured, check_mod, check_options
@@ -27,7 +28,6 @@ from torch import Tensor
 
 __all__ = ["flex_decoding"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
 _MEMO: Final = new_memo(operands=8, limit=4096)
 """Cache of replays, by the operands and either a mask's tables or a modification's captured tensors."""
 Operands = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]
@@ -301,21 +301,17 @@ def _flex_decoding(
     return with_sums(_attend((query, key, value, kv_lens, page_table), mask, mod, facts, {}))
 
 
-_LIBRARY.define(
-    "flex_decoding(Tensor query, Tensor key, Tensor value, Tensor? kv_lens, Tensor? page_table, Tensor? spans, "
-    "Tensor? blocks, Tensor? bits, Tensor? first, Tensor? second, Tensor? bias, float? scale, bool enable_gqa, "
-    "bool return_lse, SymInt? splits, str mode, SymInt? left, SymInt? right, bool from_end, int block, str? function, "
-    "SymInt[] numbers, float[] values) -> (Tensor, Tensor)",
-    tags=(torch.Tag.pt2_compliant_tag,),
-)
-_LIBRARY.impl("flex_decoding", _flex_decoding, "CompositeExplicitAutograd")
-
-
 def _fake(query: Tensor, key: Tensor, value: Tensor, *words: Any) -> tuple[Tensor, Tensor]:
     del key
     out, return_lse = allocate_output(query, value), words[10]
     return (out, allocate_sums(query)) if return_lse else with_sums(out)
 
 
-torch.library.register_fake("nojit::flex_decoding", _fake, lib=_LIBRARY)
-_flex_decoding_op = torch.ops.nojit.flex_decoding.default
+_flex_decoding_op = define(
+    "flex_decoding(Tensor query, Tensor key, Tensor value, Tensor? kv_lens, Tensor? page_table, Tensor? spans, "
+    "Tensor? blocks, Tensor? bits, Tensor? first, Tensor? second, Tensor? bias, float? scale, bool enable_gqa, "
+    "bool return_lse, SymInt? splits, str mode, SymInt? left, SymInt? right, bool from_end, int block, str? function, "
+    "SymInt[] numbers, float[] values) -> (Tensor, Tensor)",
+    _flex_decoding,
+    _fake,
+)

@@ -14,6 +14,7 @@ from nojit.kernels import library
 from nojit.kernels.bmm.checks import check_out_dtype
 from nojit.kernels.calls.arguments import check_result, check_tensors, refuse_value
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.grouped_mm.checks import check_apart_from, check_operands, check_out, cuts_depth, shape_of
 from nojit.kernels.grouped_mm.launch import Operands, prepare
@@ -21,8 +22,6 @@ from torch import Tensor
 
 __all__ = ["grouped_mm"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _MEMO: Final = new_memo(operands=5, limit=1024, in_place=(), under_autocast=True)
 
 
@@ -122,10 +121,6 @@ def _allocate(mat_a: Tensor, mat_b: Tensor, offs: Tensor, bias: Tensor | None, z
     return mat_a.new_empty(shape_of(mat_a, mat_b, offs))
 
 
-def _write_nothing(*_: object) -> None:
-    """Trace the in-place operator, which returns nothing."""
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     mat_a, mat_b, offs, bias, _ = inputs
@@ -137,26 +132,18 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     mat_a, mat_b, offs = ctx.saved_tensors
-    # an expanded gradient, for example that of a sum, has stride 0: its rows are not contiguous
-    dense = grad if 0 not in grad.stride() else grad.contiguous()
+    grad = dense(grad)
     to_a = to_b = to_bias = None
     if ctx.needs_input_grad[0]:
-        to_a = _op(mat_b, dense.mT, offs, None, True).mT if ctx.cuts_depth else _op(dense, mat_b.mT, offs, None, True)
+        to_a = _op(mat_b, grad.mT, offs, None, True).mT if ctx.cuts_depth else _op(grad, mat_b.mT, offs, None, True)
     if ctx.needs_input_grad[1]:
-        to_b = _op(mat_a.mT, dense, offs, None, True)
+        to_b = _op(mat_a.mT, grad, offs, None, True)
     if ctx.needs_input_grad[3]:
-        sums = _op(grad.new_ones(1, grad.shape[0]), dense, offs, None, True).squeeze(1)
+        sums = _op(grad.new_ones(1, grad.shape[0]), grad, offs, None, True).squeeze(1)
         to_bias = sums if ctx.bias_dims > 1 else sums.sum(0)
     return to_a, to_b, None, to_bias, None
 
 
 _ARGUMENTS: Final = "Tensor mat_a, Tensor mat_b, Tensor offs, Tensor? bias"
-_LIBRARY.define(f"grouped_mm({_ARGUMENTS}, bool zeroed) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"grouped_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
-_LIBRARY.impl("grouped_mm", _run, "CompositeExplicitAutograd")
-_LIBRARY.impl("grouped_mm_out", _run_into, "CompositeExplicitAutograd")
-torch.library.register_fake("nojit::grouped_mm", _allocate, lib=_LIBRARY)
-torch.library.register_fake("nojit::grouped_mm_out", _write_nothing, lib=_LIBRARY)
-torch.library.register_autograd("nojit::grouped_mm", _backward, setup_context=_save, lib=_LIBRARY)
-_op = torch.ops.nojit.grouped_mm.default
-_into_op = torch.ops.nojit.grouped_mm_out.default
+_op = define(f"grouped_mm({_ARGUMENTS}, bool zeroed) -> Tensor", _run, _allocate, backward=_backward, save=_save)
+_into_op = define(f"grouped_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", _run_into)

@@ -12,6 +12,7 @@ from nojit.kernels.bmm.checks import check_out
 from nojit.kernels.bmm.op import mm
 from nojit.kernels.calls.arguments import check_apart, check_int, check_result, check_tensors, ranges_meet, refuse_value
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, written
 from nojit.kernels.mixed_mm.checks import Operands, check_operands
 from nojit.kernels.mixed_mm.launch import prepare
@@ -20,8 +21,6 @@ from torch import Tensor
 
 __all__ = ["uint4x2_mixed_mm"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _MEMO: Final = new_memo(operands=5, limit=1024, in_place=(), under_autocast=True)
 _NAMES: Final = ("a", "b", "scales", "zeros")
 
@@ -148,10 +147,6 @@ def _allocate(a: Tensor, b: Tensor, *_: object) -> Tensor:
     return a.new_empty(a.shape[0], b.shape[1])
 
 
-def _write_nothing(*_: object) -> None:
-    """Trace the in-place operator, which returns nothing."""
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     a, b, scales, zeros, ctx.group_size = inputs
@@ -163,19 +158,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     b, scales, zeros = ctx.saved_tensors
     to_a = None
     if ctx.needs_input_grad[0]:
-        # an expanded gradient, for example that of a sum, has stride 0: its rows are not contiguous
-        dense = grad if 0 not in grad.stride() else grad.contiguous()
-        to_a = mm(dense, unpack(b, ctx.dtype, scales, zeros, ctx.group_size).mT)
+        to_a = mm(dense(grad), unpack(b, ctx.dtype, scales, zeros, ctx.group_size).mT)
     return to_a, None, None, None, None
 
 
 _ARGUMENTS: Final = "Tensor a, Tensor b, Tensor? scales, Tensor? zeros, int? group_size"
-_LIBRARY.define(f"uint4x2_mixed_mm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"uint4x2_mixed_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
-_LIBRARY.impl("uint4x2_mixed_mm", _run_new, "CompositeExplicitAutograd")
-_LIBRARY.impl("uint4x2_mixed_mm_out", _run_into, "CompositeExplicitAutograd")
-torch.library.register_fake("nojit::uint4x2_mixed_mm", _allocate, lib=_LIBRARY)
-torch.library.register_fake("nojit::uint4x2_mixed_mm_out", _write_nothing, lib=_LIBRARY)
-torch.library.register_autograd("nojit::uint4x2_mixed_mm", _backward, setup_context=_save, lib=_LIBRARY)
-_op = torch.ops.nojit.uint4x2_mixed_mm.default
-_into_op = torch.ops.nojit.uint4x2_mixed_mm_out.default
+_op = define(f"uint4x2_mixed_mm({_ARGUMENTS}) -> Tensor", _run_new, _allocate, backward=_backward, save=_save)
+_into_op = define(f"uint4x2_mixed_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", _run_into)

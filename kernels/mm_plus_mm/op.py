@@ -15,6 +15,7 @@ from nojit.kernels.calls.arguments import (
     refuse_value,
 )
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.mm_plus_mm.checks import check_operands
 from nojit.kernels.mm_plus_mm.launch import Operands, prepare
@@ -22,8 +23,6 @@ from torch import Tensor
 
 __all__ = ["mm_plus_mm"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _MEMO: Final = new_memo(operands=5, limit=1024, in_place=(), under_autocast=True)
 
 
@@ -104,10 +103,6 @@ def _allocate(a: Tensor, b: Tensor, *_: object) -> Tensor:
     return a.new_empty(a.shape[0], b.shape[1])
 
 
-def _write_nothing(*_: object) -> None:
-    """Trace the in-place operator, which returns nothing."""
-
-
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     del output
     a, b, c, d = inputs
@@ -117,24 +112,16 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     a, b, c, d = ctx.saved_tensors
-    # an expanded gradient, for example that of a sum, has stride 0: its rows are not contiguous
-    dense = grad if 0 not in grad.stride() else grad.contiguous()
+    grad = dense(grad)
     wanted = ctx.needs_input_grad
     return (
-        mm(dense, b.mT) if wanted[0] else None,
-        mm(a.mT, dense) if wanted[1] else None,
-        mm(dense, d.mT) if wanted[2] else None,
-        mm(c.mT, dense) if wanted[3] else None,
+        mm(grad, b.mT) if wanted[0] else None,
+        mm(a.mT, grad) if wanted[1] else None,
+        mm(grad, d.mT) if wanted[2] else None,
+        mm(c.mT, grad) if wanted[3] else None,
     )
 
 
 _ARGUMENTS: Final = "Tensor a, Tensor b, Tensor c, Tensor d"
-_LIBRARY.define(f"mm_plus_mm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"mm_plus_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
-_LIBRARY.impl("mm_plus_mm", _run_new, "CompositeExplicitAutograd")
-_LIBRARY.impl("mm_plus_mm_out", _run_into, "CompositeExplicitAutograd")
-torch.library.register_fake("nojit::mm_plus_mm", _allocate, lib=_LIBRARY)
-torch.library.register_fake("nojit::mm_plus_mm_out", _write_nothing, lib=_LIBRARY)
-torch.library.register_autograd("nojit::mm_plus_mm", _backward, setup_context=_save, lib=_LIBRARY)
-_op = torch.ops.nojit.mm_plus_mm.default
-_into_op = torch.ops.nojit.mm_plus_mm_out.default
+_op = define(f"mm_plus_mm({_ARGUMENTS}) -> Tensor", _run_new, _allocate, backward=_backward, save=_save)
+_into_op = define(f"mm_plus_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", _run_into)

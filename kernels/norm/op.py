@@ -21,6 +21,7 @@ from nojit.kernels.calls.arguments import (
     check_tensors,
 )
 from nojit.kernels.calls.memos import Recording, new_memo
+from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import is_plain
 from nojit.kernels.norm.checks import check_operands
 from nojit.kernels.norm.launch import normalize, run_backward
@@ -28,8 +29,6 @@ from torch import Tensor
 
 __all__ = ["add_rms_norm", "rms_norm"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _EPS: Final = torch.finfo(torch.float32).eps
 """Torch's default eps for every dtype: that of fp32, since it computes in fp32."""
 MOST_REMEMBERED: Final = 1024
@@ -200,24 +199,17 @@ def _refuse_double_backward(ctx: Any, *grads: Tensor) -> None:
     raise NotImplementedError("rms_norm and add_rms_norm have no second derivative: do not pass create_graph=True")
 
 
-_LIBRARY.define("rms_norm(Tensor input, Tensor? weight, float eps) -> Tensor", tags=_TAGS)
-_LIBRARY.define(
-    "add_rms_norm(Tensor input, Tensor residual, Tensor? weight, float eps) -> (Tensor, Tensor)", tags=_TAGS
+_op = define("rms_norm(Tensor input, Tensor? weight, float eps) -> Tensor", _run, _fake, backward=_backward, save=_save)
+_add_op = define(
+    "add_rms_norm(Tensor input, Tensor residual, Tensor? weight, float eps) -> (Tensor, Tensor)",
+    _run_sum,
+    _fake_sum,
+    backward=_backward_sum,
+    save=_save_sum,
 )
-_LIBRARY.define(
+_backward_op = define(
     "rms_norm_bwd(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor? weight, float eps, bool weighs) -> (Tensor, Tensor)",
-    tags=_TAGS,
+    run_backward,
+    _fake_backward,
+    backward=_refuse_double_backward,
 )
-for _name, _function, _faked in (
-    ("rms_norm", _run, _fake),
-    ("add_rms_norm", _run_sum, _fake_sum),
-    ("rms_norm_bwd", run_backward, _fake_backward),
-):
-    _LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"nojit::{_name}", _faked, lib=_LIBRARY)
-torch.library.register_autograd("nojit::rms_norm", _backward, setup_context=_save, lib=_LIBRARY)
-torch.library.register_autograd("nojit::add_rms_norm", _backward_sum, setup_context=_save_sum, lib=_LIBRARY)
-torch.library.register_autograd("nojit::rms_norm_bwd", _refuse_double_backward, lib=_LIBRARY)
-_op = torch.ops.nojit.rms_norm.default
-_add_op = torch.ops.nojit.add_rms_norm.default
-_backward_op = torch.ops.nojit.rms_norm_bwd.default

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.calls import registration
 from nojit.kernels.calls.arguments import (
     check_apart,
     check_choice,
@@ -32,8 +33,6 @@ from torch import Tensor
 
 __all__ = ["OTHERS", "Operator", "define", "load_operators", "load_own"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _KNOWN: Final[dict[str, Operator]] = {}
 OTHERS: Final = frozenset({
     "add_rms_norm", "b2b_gemm", "block_sparse_dsd", "block_sparse_sdd", "block_sparse_softmax", "block_sparse_softmax_",
@@ -279,10 +278,7 @@ class Operator:
         `word`: the value of the operator's choice, such as ``tanh``, or empty without one; `scalars`: the operator's
         numbers, such as a slope.
         """
-        if 0 in grad.stride():
-            # an expanded gradient, for example that of a sum: no kernel is built for repeated elements
-            grad = grad.contiguous()
-        named = {"grad": grad} | dict(zip(self.spec.inputs, tensors, strict=True))
+        named = {"grad": registration.dense(grad)} | dict(zip(self.spec.inputs, tensors, strict=True))
         numbers = dict(zip(self.spec.scalars, scalars, strict=True))
         rest = (*([word] if self._words else ()), *(numbers[name] for name in self._slope.scalars))
         found = self._backward_op(*(named[name] for name in self._slope.inputs), *rest)
@@ -313,16 +309,19 @@ class Operator:
         args = ", ".join(
             [*(f"Tensor {each}" for each in spec.inputs), *words, *(f"float {each}" for each in spec.scalars)]
         )
-        _define(name, f"({args}) -> Tensor", lambda *given: self._run(*self._checked(given)), self._fake)
-        torch.library.register_autograd(f"nojit::{name}", self._differentiate, setup_context=self._save, lib=_LIBRARY)
-        self._op = getattr(torch.ops.nojit, name).default
+        self._op = registration.define(
+            f"{name}({args}) -> Tensor",
+            lambda *given: self._run(*self._checked(given)),
+            self._fake,
+            backward=self._differentiate,
+            save=self._save,
+        )
 
         def into(*given: Any) -> None:
             *values, out = given
             self._run_into(*self._checked(values), out)
 
-        _define(f"{name}_out", f"({args}, Tensor(a!) out) -> ()", into, self._fake_into)
-        self._out_op = getattr(torch.ops.nojit, f"{name}_out").default
+        self._out_op = registration.define(f"{name}_out({args}, Tensor(a!) out) -> ()", into, self._fake_into)
         if self._backward is not None:
             self._register_backward(words)
 
@@ -343,8 +342,7 @@ class Operator:
             found = (like, *(torch.empty_like(like) for _ in range(count - 1)))
             return found if count > 1 else found[0]
 
-        _define(name, f"({args}) -> {results}", run, fake)
-        self._backward_op = getattr(torch.ops.nojit, name).default
+        self._backward_op = registration.define(f"{name}({args}) -> {results}", run, fake)
 
     def _split(self, given: Sequence[Any], count: int = 0) -> tuple[Sequence[Tensor], str, Sequence[float]]:
         """Split flat arguments into tensors, value of the choice, and scalars.
@@ -423,9 +421,3 @@ def load_operators(path: Path | str) -> Mapping[str, Operator]:
 def load_own() -> Mapping[str, Operator]:
     """Register the operators that nojit ships; return them by name."""
     return {spec.name: _register(spec) for spec in read_specs(Path(__file__).with_name("operators.toml")).operators}
-
-
-def _define(name: str, schema: str, run: Any, fake: Any) -> None:
-    _LIBRARY.define(f"{name}{schema}", tags=_TAGS)
-    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"nojit::{name}", fake, lib=_LIBRARY)

@@ -13,6 +13,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.calls.arguments import check_flags, check_number, check_result, check_tensors, refuse_value
 from nojit.kernels.calls.memos import Recording, new_memo
+from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import differentiates, is_plain, written
 from nojit.kernels.norm import op as norms
 from nojit.kernels.rotary.checks import Operands, Tensors, check_apart_all, check_operands, check_out, check_written
@@ -21,8 +22,6 @@ from torch import Tensor
 
 __all__ = ["rotary", "rotary_qk", "rotary_to_cache"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _EPS: Final = torch.finfo(torch.float32).eps
 """Torch's default eps of norms, for every dtype."""
 # the output may be the query
@@ -386,27 +385,22 @@ def _backward(ctx: Any, grad_query: Tensor | None, grad_key: Tensor | None) -> t
 
 _NORMS: Final = "Tensor? query_weight, Tensor? key_weight, Tensor cos, Tensor sin, Tensor? positions"
 _NUMBERS: Final = "float eps, bool interleaved"
-_LIBRARY.define(
-    f"rotary(Tensor query, Tensor? key, {_NORMS}, {_NUMBERS}, bool conjugate) -> (Tensor, Tensor)", tags=_TAGS
+_op = define(
+    f"rotary(Tensor query, Tensor? key, {_NORMS}, {_NUMBERS}, bool conjugate) -> (Tensor, Tensor)",
+    _run,
+    _fake,
+    backward=_backward,
+    save=_save,
 )
-_LIBRARY.define(
+_into_op = define(
     f"rotary_out(Tensor query, Tensor? key, {_NORMS}, {_NUMBERS}, bool conjugate, Tensor(a!) query_out, "
     "Tensor(b!)? key_out) -> ()",
-    tags=_TAGS,
+    _run_into,
+    _fake_into,
 )
-_LIBRARY.define(
+_cache_op = define(
     f"rotary_to_cache(Tensor query, Tensor key, Tensor value, {_NORMS}, Tensor slot_mapping, Tensor(a!) key_cache, "
     f"Tensor(b!) value_cache, {_NUMBERS}, bool return_key) -> (Tensor, Tensor)",
-    tags=_TAGS,
+    _run_cache,
+    _fake_cache,
 )
-for _name, _function, _faked in (
-    ("rotary", _run, _fake),
-    ("rotary_out", _run_into, _fake_into),
-    ("rotary_to_cache", _run_cache, _fake_cache),
-):
-    _LIBRARY.impl(_name, _function, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"nojit::{_name}", _faked, lib=_LIBRARY)
-torch.library.register_autograd("nojit::rotary", _backward, setup_context=_save, lib=_LIBRARY)
-_op = torch.ops.nojit.rotary.default
-_into_op = torch.ops.nojit.rotary_out.default
-_cache_op = torch.ops.nojit.rotary_to_cache.default

@@ -10,6 +10,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.calls.arguments import check_flags, check_result, check_tensors
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import is_plain, written
 from nojit.kernels.scaled_grouped_mm.checks import RESULT, check_operands, check_out_dtype
 from nojit.kernels.scaled_grouped_mm.launch import Operands, prepare
@@ -19,8 +20,6 @@ from torch import Tensor
 
 __all__ = ["scaled_grouped_mm"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _MEMO: Final = new_memo(operands=6, limit=1024, in_place=(), under_autocast=True)
 
 
@@ -129,16 +128,6 @@ def _allocate(
     return mat_a.new_empty((mat_a.shape[0], mat_b.shape[2]), dtype=RESULT)
 
 
-def _write_nothing(*_: object) -> None:
-    """Trace the in-place operator, which returns nothing."""
-
-
 _ARGUMENTS: Final = "Tensor mat_a, Tensor mat_b, Tensor scale_a, Tensor scale_b, Tensor offs, bool use_fast_accum"
-_LIBRARY.define(f"scaled_grouped_mm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"scaled_grouped_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
-_LIBRARY.impl("scaled_grouped_mm", _run, "CompositeExplicitAutograd")
-_LIBRARY.impl("scaled_grouped_mm_out", _run_into, "CompositeExplicitAutograd")
-torch.library.register_fake("nojit::scaled_grouped_mm", _allocate, lib=_LIBRARY)
-torch.library.register_fake("nojit::scaled_grouped_mm_out", _write_nothing, lib=_LIBRARY)
-_op = torch.ops.nojit.scaled_grouped_mm.default
-_into_op = torch.ops.nojit.scaled_grouped_mm_out.default
+_op = define(f"scaled_grouped_mm({_ARGUMENTS}) -> Tensor", _run, _allocate)
+_into_op = define(f"scaled_grouped_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", _run_into)

@@ -14,6 +14,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.calls.arguments import check_flags, check_result, check_tensors
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import is_plain, written
 from nojit.kernels.scaled_mm.checks import (
     check_apart_from,
@@ -29,8 +30,6 @@ from torch import Tensor
 
 __all__ = ["scaled_mm"]
 
-_LIBRARY: Final = torch.library.Library("nojit", "FRAGMENT")
-_TAGS: Final = (torch.Tag.pt2_compliant_tag,)
 _MEMO: Final = new_memo(operands=6, limit=1024, in_place=(), under_autocast=True)
 _NAMES: Final[Mapping[object, str]] = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 """Dtypes of results as strings, for cache keys."""
@@ -158,18 +157,8 @@ def _allocate(
     return a.new_empty((a.shape[0], b.shape[1]), dtype=out_dtype)
 
 
-def _write_nothing(*_: object) -> None:
-    """Trace the in-place operator, which returns nothing."""
-
-
 _ARGUMENTS: Final = (
     "Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, Tensor? bias, ScalarType out_dtype, bool use_fast_accum"
 )
-_LIBRARY.define(f"scaled_mm({_ARGUMENTS}) -> Tensor", tags=_TAGS)
-_LIBRARY.define(f"scaled_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", tags=_TAGS)
-_LIBRARY.impl("scaled_mm", _run, "CompositeExplicitAutograd")
-_LIBRARY.impl("scaled_mm_out", _run_into, "CompositeExplicitAutograd")
-torch.library.register_fake("nojit::scaled_mm", _allocate, lib=_LIBRARY)
-torch.library.register_fake("nojit::scaled_mm_out", _write_nothing, lib=_LIBRARY)
-_op = torch.ops.nojit.scaled_mm.default
-_into_op = torch.ops.nojit.scaled_mm_out.default
+_op = define(f"scaled_mm({_ARGUMENTS}) -> Tensor", _run, _allocate)
+_into_op = define(f"scaled_mm_out({_ARGUMENTS}, Tensor(a!) out) -> ()", _run_into)
