@@ -2,8 +2,8 @@
 
 import triton
 import triton.language as tl
+from nojit.kernels.gemm.kernel_groups import end_of, place_in, range_of, seek
 from nojit.kernels.gemm.kernel_tiles import multiply, place_piece, spread
-from nojit.kernels.grouped_mm.kernel_tiles import end_of, place_in, range_of, seek
 
 
 @triton.jit

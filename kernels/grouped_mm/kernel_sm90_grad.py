@@ -4,6 +4,7 @@
 consumers overwrite the rest of it by zeros in shared memory, since a product of other groups' values could be NaN.
 """
 
+from nojit.kernels.gemm.kernel_groups import range_of
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -17,7 +18,6 @@ from nojit.kernels.gemm.kernel_sm90 import (
     store_rows,
 )
 from nojit.kernels.gemm.kernel_sm90_tiles import accumulate, finish, reinterpret
-from nojit.kernels.grouped_mm.kernel_tiles import range_of
 from nojit.kernels.kernel_functions import opaque
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

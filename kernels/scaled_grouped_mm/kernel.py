@@ -2,9 +2,9 @@
 
 import triton
 import triton.language as tl
+from nojit.kernels.gemm.kernel_groups import end_of, place_in, seek
+from nojit.kernels.gemm.kernel_scales import add_steps
 from nojit.kernels.gemm.kernel_tiles import spread
-from nojit.kernels.grouped_mm.kernel_tiles import end_of, place_in, seek
-from nojit.kernels.scaled_mm.kernel import add_steps
 
 
 @triton.jit
