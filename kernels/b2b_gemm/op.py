@@ -12,8 +12,7 @@ from nojit.kernels import library
 from nojit.kernels.b2b_gemm.checks import check_operands
 from nojit.kernels.b2b_gemm.functions import CustomActivation, apply, differentiate, name_of
 from nojit.kernels.b2b_gemm.launch import Operands, Words, chosen, prepare
-from nojit.kernels.bmm.checks import check_out
-from nojit.kernels.bmm.op import mm
+from nojit.kernels.bmm import mm
 from nojit.kernels.calls.arguments import (
     check_apart,
     check_choice,
@@ -25,6 +24,7 @@ from nojit.kernels.calls.arguments import (
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
+from nojit.kernels.gemm.checks import check_out
 from torch import Tensor
 
 __all__ = ["b2b_gemm"]

@@ -24,6 +24,7 @@ from nojit.kernels.calls.arguments import (
     check_result,
     check_shape,
     check_tensor,
+    check_unrepeated,
     refuse_type,
     refuse_value,
 )
@@ -310,8 +311,7 @@ def _check_out(out: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...], dims: 
     check_shape("out", out, shape, dims)
     if differentiates(a, b, out):
         refuse_value("out", "operands and an out that require no grad", "one that does: use torch.no_grad()")
-    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):
-        refuse_value("out", "a tensor without repeated elements", f"strides {out.stride()}")
+    check_unrepeated("out", out)
 
 
 def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) -> Tensor:

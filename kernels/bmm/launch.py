@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.checks import result_dtype
 from nojit.kernels.bmm.launch_padded import Padded
 from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.bmm.product import Product
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
+from nojit.kernels.gemm.checks import result_dtype
 from nojit.kernels.gemm.few import Few, few_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.parts import Parts, parts_of

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.checks import Names, check_input, check_operands, check_out, check_out_dtype, result_dtype
+from nojit.kernels.bmm.checks import Names, check_input, check_operands
 from nojit.kernels.bmm.launch import prepare
 from nojit.kernels.calls.arguments import (
     check_apart,
@@ -38,6 +38,7 @@ from nojit.kernels.calls.torch_state import (
     written,
 )
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
+from nojit.kernels.gemm.checks import check_out, check_out_dtype, result_dtype
 from nojit.kernels.gemm.matrices import BATCHED
 from torch import Tensor
 

@@ -34,6 +34,7 @@ __all__ = [
     "check_strided",
     "check_tensor",
     "check_tensors",
+    "check_unrepeated",
     "ranges_meet",
     "refuse_type",
     "refuse_value",
@@ -148,6 +149,15 @@ def check_result(out: object) -> None:
     # torch.compile cannot trace is_neg
     if isinstance(out, Tensor) and not torch.compiler.is_dynamo_compiling() and out.is_neg():
         refuse_value("out", "a tensor without a lazy negation", "one (as the imaginary part of a conjugate is)")
+
+
+def check_unrepeated(argument: str, value: Tensor) -> None:
+    """Require that no two elements of `value` have the same address because of a stride of 0: a kernel will write to it.
+
+    `argument`: the argument's name, for the error.
+    """
+    if any(size > 1 and stride == 0 for size, stride in zip(value.shape, value.stride(), strict=True)):
+        refuse_value(argument, "a tensor without repeated elements", f"strides {value.stride()}")
 
 
 def check_number(argument: str, value: object) -> float:

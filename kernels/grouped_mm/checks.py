@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-import torch
 from nojit.kernels.calls.arguments import (
     FLOATS,
     check_apart,
     check_counted,
     check_dtype,
     check_like,
-    check_like_device,
-    check_rank,
     check_shape,
-    check_strided,
     check_tensor,
+    check_unrepeated,
     ranges_meet,
-    refuse_type,
     refuse_value,
 )
+from nojit.kernels.gemm.groups import MATRIX, check_offs, cuts_depth
 from torch import Tensor
 
-__all__ = ["check_apart_from", "check_offs", "check_operands", "check_out", "cuts_depth", "shape_of"]
-
-MATRIX: Final = 2
-
-
-def cuts_depth(mat_b: Tensor) -> bool:
-    """Return whether the groups are ranges of K, as they are if `mat_b` is a matrix, and not ranges of rows."""
-    return bool(mat_b.dim() == MATRIX)
+__all__ = ["check_apart_from", "check_operands", "check_out", "shape_of"]
 
 
 def shape_of(mat_a: Tensor, mat_b: Tensor, offs: Tensor) -> tuple[int, ...]:
@@ -56,20 +44,6 @@ def check_operands(mat_a: Tensor, mat_b: Tensor, offs: Tensor, bias: Tensor | No
         _check_bias(bias, mat_a, mat_b, offs)
 
 
-def check_offs(offs: Tensor, mat_a: Tensor, mat_b: Tensor) -> None:
-    """Require the ends of groups, as many as there are matrices."""
-    check_strided("offs", offs)
-    if offs.dtype != torch.int32:
-        refuse_type("offs", str(torch.int32), offs.dtype)
-    check_like_device("offs", offs, "mat_a", mat_a)
-    check_rank("offs", offs, "groups")
-    check_counted("offs", offs)
-    if not offs.is_contiguous():
-        refuse_value("offs", "contiguous elements: call offs.contiguous()", f"strides {offs.stride()}")
-    if not cuts_depth(mat_b) and offs.shape[0] != mat_b.shape[0]:
-        refuse_value("offs", f"{mat_b.shape[0]} elements, as many as mat_b has matrices", offs.shape[0])
-
-
 def _check_bias(bias: Tensor, mat_a: Tensor, mat_b: Tensor, offs: Tensor) -> None:
     if cuts_depth(mat_b):
         refuse_value("bias", "None where K is cut, as mat_b has 2 dimensions", "a tensor")
@@ -84,8 +58,7 @@ def check_out(out: Tensor, mat_a: Tensor, mat_b: Tensor, offs: Tensor) -> None:
     check_like("out", out, "mat_a", mat_a)
     shape = shape_of(mat_a, mat_b, offs)
     check_shape("out", out, shape, "M, N" if len(shape) == MATRIX else "groups, M, N")
-    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride(), strict=True)):
-        refuse_value("out", "a tensor without repeated elements", f"strides {out.stride()}")
+    check_unrepeated("out", out)
 
 
 def check_apart_from(out: Tensor, offs: Tensor, **operands: Tensor | None) -> None:

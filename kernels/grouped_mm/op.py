@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.checks import check_out_dtype
 from nojit.kernels.calls.arguments import check_result, check_tensors, refuse_value
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
-from nojit.kernels.grouped_mm.checks import check_apart_from, check_operands, check_out, cuts_depth, shape_of
+from nojit.kernels.gemm.checks import check_out_dtype
+from nojit.kernels.gemm.groups import cuts_depth
+from nojit.kernels.grouped_mm.checks import check_apart_from, check_operands, check_out, shape_of
 from nojit.kernels.grouped_mm.launch import Operands, prepare
 from torch import Tensor
 

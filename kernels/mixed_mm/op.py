@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.checks import check_out
-from nojit.kernels.bmm.op import mm
+from nojit.kernels.bmm import mm
 from nojit.kernels.calls.arguments import check_apart, check_int, check_result, check_tensors, ranges_meet, refuse_value
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, written
+from nojit.kernels.gemm.checks import check_out
 from nojit.kernels.mixed_mm.checks import Operands, check_operands
 from nojit.kernels.mixed_mm.launch import prepare
 from nojit.kernels.mixed_mm.reference import unpack

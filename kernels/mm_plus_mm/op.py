@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.checks import check_out
-from nojit.kernels.bmm.op import mm
+from nojit.kernels.bmm import mm
 from nojit.kernels.calls.arguments import (
     check_apart,
     check_result,
@@ -17,6 +16,7 @@ from nojit.kernels.calls.arguments import (
 from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
+from nojit.kernels.gemm.checks import check_out
 from nojit.kernels.mm_plus_mm.checks import check_operands
 from nojit.kernels.mm_plus_mm.launch import Operands, prepare
 from torch import Tensor

@@ -15,6 +15,7 @@ from nojit.kernels.calls.arguments import (
     check_shape,
     check_strided,
     check_tensor,
+    check_unrepeated,
     refuse_type,
     refuse_value,
 )
@@ -182,8 +183,7 @@ def check_written(name: str, value: Tensor) -> None:
 
     `name`: the argument's name, for the error.
     """
-    if any(size > 1 and stride == 0 for size, stride in zip(value.shape, value.stride(), strict=True)):
-        refuse_value(name, "a tensor without repeated elements", f"strides {value.stride()}")
+    check_unrepeated(name, value)
     if value.shape[-1] > 1 and value.stride(-1) != 1:
         refuse_value(name, "a last stride of 1", value.stride(-1))
     if name not in {"key_cache", "value_cache"} and merged_stride(value.shape[:-3], value.stride()[:-3]) is None:

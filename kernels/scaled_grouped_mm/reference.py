@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import torch
-from nojit.kernels.grouped_mm import reference
-from nojit.kernels.scaled_mm.reference import spread
+from nojit.kernels.gemm.fp8 import spread
 from torch import Tensor
 
 __all__ = ["scaled_grouped_mm"]
@@ -17,5 +16,8 @@ def scaled_grouped_mm(  # noqa: PLR0917 - torch's order
     by_rows = scale_a[:, None] if scale_a.dim() == 1 else scale_a
     by_columns = scale_b[:, None] if scale_b.dim() == 2 else scale_b
     left = mat_a.to(dtype) * spread(by_rows.to(dtype), mat_a)
-    right = [b.to(dtype) * spread(scale.to(dtype), b) for b, scale in zip(mat_b, by_columns, strict=True)]
-    return reference.grouped_mm(left, torch.stack(right) if right else mat_b.to(dtype), offs)
+    out = left.new_zeros(mat_a.shape[0], mat_b.shape[2])
+    ends = offs.tolist()
+    for b, scale, start, end in zip(mat_b, by_columns, [0, *ends], ends, strict=False):
+        out[start:end] = left[start:end] @ (b.to(dtype) * spread(scale.to(dtype), b))
+    return out

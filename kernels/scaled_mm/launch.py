@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.calls.tensor_maps import capability, has_maps, is_unaligned, nothing, processors
+from nojit.kernels.calls.tensor_maps import has_maps, is_unaligned, nothing, processors
+from nojit.kernels.gemm.fp8 import FP8_BYTES, takes_bytes
 from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, stored, transposed
 from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
-from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 
-__all__ = ["Operands", "Prepared", "prepare", "takes_bytes"]
-
-FP8_BYTES: Final = 1
-MULTIPLIES: Final = (9, 0)
-"""The lowest compute capability with fp8 products for which every bundle has images."""
-FIRST: Final = (8, 9)
-"""The lowest compute capability with fp8 products. Without images for it, such devices run the images for ``sm_80``."""
+__all__ = ["Operands", "Prepared", "prepare"]
 
 
 class Operands(NamedTuple):
@@ -123,24 +117,6 @@ def _maps_of(left: Layout, right: Layout, result: Layout, result_bytes: int) -> 
     if of_a is None or of_b is None or of_out is None:
         return None
     return of_a, of_b, of_out
-
-
-def takes_bytes(a: Tensor, name: str) -> bool:
-    """Return whether the device of `a` cannot run the kernel `name`, with fp8 products, and so takes operands as bytes."""
-    if not a.is_cuda or (found := capability(a)) >= MULTIPLIES:
-        return False
-    return found < FIRST or not _is_built(name, a.device)
-
-
-def _is_built(name: str, device: torch.device) -> bool:
-    """Return whether a bundle at hand has the kernel `name` for `device`."""
-    try:
-        kernel = library.get(name)
-    except KernelNotFoundError:
-        return False
-    # a kernel that a test installs has no `fits` and runs on any device
-    fits: Callable[[int | None], bool] = getattr(kernel, "fits", lambda _: True)
-    return fits(device.index)
 
 
 @dataclass(frozen=True, slots=True)

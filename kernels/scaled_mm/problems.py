@@ -10,12 +10,11 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.tensor_maps import OTHERS
+from nojit.kernels.gemm.fp8 import DEEP, spread
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.problem import NAMED, Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
 from nojit.kernels.scaled_mm.launch import Operands, prepare
-from nojit.kernels.scaled_mm.reference import spread
-from nojit.kernels.scaled_mm.scales import DEEP
 from torch import Tensor
 
 __all__ = ["ROLES", "ScaledProblem", "problems"]

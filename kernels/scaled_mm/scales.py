@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from nojit.kernels.calls.arguments import check_like_device, refuse_type, refuse_value
+from nojit.kernels.gemm.fp8 import DEEP
 from torch import Tensor, float32
 
-__all__ = ["DEEP", "Scales", "scales_of"]
-
-DEEP: Final = 128
-"""Elements of K per block; blocks of several rows or columns have as many of these."""
+__all__ = ["Scales", "scales_of"]
 
 
 class Scales(NamedTuple):
