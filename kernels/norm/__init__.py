@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from nojit.kernels.lazy import lazily
 
 if TYPE_CHECKING:
-    from nojit.kernels.norm.op import add_rms_norm, rms_norm
+    from nojit.kernels.norm.op import add_rms_norm, rms_norm, rms_norm_bwd
 
-__all__ = ["add_rms_norm", "rms_norm"]
+__all__ = ["add_rms_norm", "rms_norm", "rms_norm_bwd"]
 
 __getattr__ = lazily(__name__, __all__)

@@ -27,7 +27,7 @@ from nojit.kernels.norm.checks import check_operands
 from nojit.kernels.norm.launch import normalize, run_backward
 from torch import Tensor
 
-__all__ = ["add_rms_norm", "rms_norm"]
+__all__ = ["add_rms_norm", "rms_norm", "rms_norm_bwd"]
 
 _EPS: Final = torch.finfo(torch.float32).eps
 """Torch's default eps for every dtype: that of fp32, since it computes in fp32."""
@@ -182,7 +182,7 @@ def _save_sum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     input, weight = ctx.saved_tensors  # noqa: A001 - torch's name
     weighs = ctx.needs_input_grad[1]
-    found, of_weight = _backward_op(grad, None, input, weight, ctx.eps, weighs)
+    found, of_weight = rms_norm_bwd(grad, None, input, weight, ctx.eps, weighs)
     return found, of_weight if weighs else None, None
 
 
@@ -191,7 +191,7 @@ def _backward_sum(ctx: Any, grad: Tensor | None, grad_total: Tensor | None) -> t
     if grad is None:
         return grad_total, grad_total, None, None
     weighs = ctx.needs_input_grad[2]
-    found, of_weight = _backward_op(grad, grad_total, total, weight, ctx.eps, weighs)
+    found, of_weight = rms_norm_bwd(grad, grad_total, total, weight, ctx.eps, weighs)
     return found, found, of_weight if weighs else None, None
 
 
@@ -207,7 +207,7 @@ _add_op = define(
     backward=_backward_sum,
     save=_save_sum,
 )
-_backward_op = define(
+rms_norm_bwd = define(
     "rms_norm_bwd(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor? weight, float eps, bool weighs) -> (Tensor, Tensor)",
     run_backward,
     _fake_backward,

@@ -15,7 +15,7 @@ from nojit.kernels.calls.arguments import check_flags, check_number, check_resul
 from nojit.kernels.calls.memos import Recording, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import differentiates, is_plain, written
-from nojit.kernels.norm import op as norms
+from nojit.kernels.norm import rms_norm_bwd
 from nojit.kernels.rotary.checks import Operands, Tensors, check_apart_all, check_operands, check_out, check_written
 from nojit.kernels.rotary.launch import rotate
 from torch import Tensor
@@ -377,7 +377,7 @@ def _backward(ctx: Any, grad_query: Tensor | None, grad_key: Tensor | None) -> t
         back = next(own)
         if ctx.has_norm:
             weighs = wanted[place + 2]
-            back, of_weight = norms._backward_op(back, None, x, weight, ctx.eps, weighs)  # noqa: SLF001 - one library's
+            back, of_weight = rms_norm_bwd(back, None, x, weight, ctx.eps, weighs)
             found[place + 2] = of_weight if weighs else None
         found[place] = back if wanted[place] else None
     return tuple(found)
