@@ -131,10 +131,10 @@ def operands(case: Case, length: int) -> list[Tensor]:
 def attentions(case: Case, length: int) -> tuple[dict[str, Callable[..., Tensor]], float]:
     """Return the contenders, and the share of active blocks."""
     from nojit.kernels.attention.outputs import allocate_output, allocate_sums
+    from nojit.kernels.block_mask.masks import tables_of
     from nojit.kernels.flex import create_block_mask, flex_attention
     from nojit.kernels.flex import launch as flex_launch
-    from nojit.kernels.flex.call import modification_of
-    from nojit.kernels.flex.masks import tables_of
+    from nojit.kernels.score_mod.modification import modification_of
 
     mask, share = None, 1.0
     if case.mask_mod is not None:

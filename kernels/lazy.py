@@ -17,7 +17,7 @@ def lazily(
     Args:
         package: ``__name__`` of the package.
         names: names that the package exports.
-        elsewhere: module of each name that `home` does not define.
+        elsewhere: module of each name that `home` does not define; a full name for a module of another package.
         home: the module that defines all other names.
     """
     homes = dict.fromkeys(names, home) | dict(elsewhere or {})
@@ -25,9 +25,13 @@ def lazily(
     def find(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(import_module(f"{package}.{homes[name]}"), name)
+        value: object = getattr(import_module(_full_name(package, homes[name])), name)
         # later look-ups find a plain attribute
         setattr(sys.modules[package], name, value)
         return value
 
     return find
+
+
+def _full_name(package: str, module: str) -> str:
+    return module if "." in module else f"{package}.{module}"

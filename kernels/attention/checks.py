@@ -1,14 +1,26 @@
-"""Validation that the families of attention share: rows of operands, and sliding windows."""
+"""Validation that the families of attention share: rows and heads of operands, gradients, and sliding windows."""
+
+# ruff: noqa: PLR0917 - gradients have as many operands
 
 from __future__ import annotations
 
 from typing import Final
 
 import torch
-from nojit.kernels.calls.arguments import FLOATS, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import FLOATS, check_dtype, check_like, check_shape, refuse_type, refuse_value
 from torch import Tensor
 
-__all__ = ["FP8", "MAX_LEN", "WIDEST", "Window", "check_rows", "window_sides"]
+__all__ = [
+    "FP8",
+    "MAX_LEN",
+    "WIDEST",
+    "Window",
+    "check_differentiable",
+    "check_gradients",
+    "check_heads",
+    "check_rows",
+    "window_sides",
+]
 
 FP8: Final = torch.float8_e4m3fn
 """The 8-bit dtype of the forward pass; the output is then bf16."""
@@ -39,6 +51,50 @@ def check_rows(**operands: Tensor) -> None:
             refuse_value(argument, f"at most {MAX_LEN} rows", length)
         if operand.stride(3) != 1 and dim != 1:
             refuse_value(argument, "a last stride of 1 (try .contiguous())", operand.stride(3))
+
+
+def check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
+    """Require equal numbers of query and key heads; with `enable_gqa`, a number of key heads that divides that of query heads.
+
+    Raises:
+        ValueError: another number.
+    """
+    if heads == kv_heads:
+        return
+    if not enable_gqa:
+        refuse_value("key", f"{heads} heads as query has (enable_gqa=True lets queries share them)", kv_heads)
+    if not kv_heads or heads % kv_heads:
+        refuse_value("key", f"a number of heads that divides the {heads} of query", kv_heads)
+
+
+def check_differentiable(q: Tensor) -> None:
+    """Require a dtype of `q` that has gradients, so not e4m3.
+
+    Raises:
+        ArgumentError: the dtype has no gradients.
+    """
+    if q.dtype not in FLOATS:
+        refuse_type("q", f"{' or '.join(map(str, FLOATS))} where gradients are required", q.dtype)
+
+
+def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out: Tensor, lse: Tensor) -> None:
+    """Require the output and log-sums of the forward pass, and gradients of the same shapes.
+
+    `dlse`: gradient by the log-sums, or None for zero.
+
+    Raises:
+        ArgumentError: a wrong dtype or device.
+        ValueError: a wrong shape.
+    """
+    check_differentiable(q)
+    shape = (*q.shape[:3], v.shape[3])
+    for name, value in (("out", out), ("dout", dout)):
+        check_like(name, value, "q", q)
+        check_shape(name, value, shape, "B, H, M, Dv")
+    for name, sums in (("lse", lse), ("dlse", dlse)):
+        if sums is not None:
+            check_dtype(name, sums, (torch.float32,))
+            check_shape(name, sums, shape[:3], "B, H, M")
 
 
 def window_sides(window: Window) -> tuple[int | None, int | None]:

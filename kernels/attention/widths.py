@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["tile_width", "tile_widths"]
+from typing import Final
+
+__all__ = ["FLEX_WIDTH_MIN", "tile_width", "tile_widths"]
+
+FLEX_WIDTH_MIN: Final = 64
+"""The smallest width for which the kernels of flex attention and flex decoding are built."""
 
 
 def tile_width(dim: int, least: int) -> int:

@@ -1,10 +1,12 @@
-"""Strides of tensors whose leading dimensions are walked as one."""
+"""Strides in the form that kernels take: of dimensions that are walked as one, of keys that batches share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["merged_stride"]
+from torch import Tensor
+
+__all__ = ["kv_strides", "merged_stride"]
 
 
 def merged_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
@@ -25,3 +27,9 @@ def merged_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:
         else:
             reach = stride * size
     return 0 if merged is None else merged
+
+
+def kv_strides(operand: Tensor, batch: int) -> tuple[int, int, int]:
+    """Return the strides of keys or values by batch, head and row; the first is 0 if one batch serves all `batch` batches."""
+    by_batch, by_head, by_row, _ = operand.stride()
+    return 0 if operand.shape[0] == 1 < batch else by_batch, by_head, by_row

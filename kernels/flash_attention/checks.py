@@ -1,7 +1,5 @@
 """Validation of attention operands."""
 
-# ruff: noqa: PLR0917 - the operator has as many operands
-
 from __future__ import annotations
 
 from typing import Final
@@ -17,12 +15,11 @@ from nojit.kernels.calls.arguments import (
     check_rank,
     check_shape,
     check_tensor,
-    refuse_type,
     refuse_value,
 )
 from torch import Tensor
 
-__all__ = ["ALIGNMENTS", "check_differentiable", "check_gradients", "check_operands"]
+__all__ = ["ALIGNMENTS", "check_operands"]
 
 ALIGNMENTS: Final = ("top_left", "bottom_right")
 _DTYPES: Final = (*FLOATS, FP8)
@@ -82,33 +79,3 @@ def check_operands(q: Tensor, k: Tensor, v: Tensor, causal_alignment: str) -> No
     if heads and (not kv_heads or heads % kv_heads):
         refuse_value("k", f"a number of heads that divides the {heads} of q", kv_heads)
     check_rows(q=q, k=k, v=v)
-
-
-def check_differentiable(q: Tensor) -> None:
-    """Require a dtype of `q` that has gradients, so not e4m3.
-
-    Raises:
-        ArgumentError: the dtype has no gradients.
-    """
-    if q.dtype not in FLOATS:
-        refuse_type("q", f"{' or '.join(map(str, FLOATS))} where gradients are required", q.dtype)
-
-
-def check_gradients(q: Tensor, v: Tensor, dout: Tensor, dlse: Tensor | None, out: Tensor, lse: Tensor) -> None:
-    """Require the output and log-sums of the forward pass, and gradients of the same shapes.
-
-    `dlse`: gradient by the log-sums, or None for zero.
-
-    Raises:
-        ArgumentError: a wrong dtype or device.
-        ValueError: a wrong shape.
-    """
-    check_differentiable(q)
-    shape = (*q.shape[:3], v.shape[3])
-    for name, value in (("out", out), ("dout", dout)):
-        check_like(name, value, "q", q)
-        check_shape(name, value, shape, "B, H, M, Dv")
-    for name, sums in (("lse", lse), ("dlse", dlse)):
-        if sums is not None:
-            check_dtype(name, sums, (torch.float32,))
-            check_shape(name, sums, shape[:3], "B, H, M")

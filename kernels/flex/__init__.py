@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from nojit.kernels.lazy import lazily
 
 if TYPE_CHECKING:
-    from nojit.kernels.flex.masks import (
+    from nojit.kernels.block_mask.masks import (
         BlockMask,
         Causal,
         Documents,
@@ -19,11 +19,22 @@ if TYPE_CHECKING:
         noop_mask,
         or_masks,
     )
-    from nojit.kernels.flex.mods import Alibi, Chain, CustomMod, DenseBias, RelativeBias, SoftCap, alibi_slopes
     from nojit.kernels.flex.op import flex_attention
     from nojit.kernels.flex.return_aux import AuxOutput, AuxRequest
+    from nojit.kernels.score_mod.mods import (
+        NO_SLOT,
+        Alibi,
+        Chain,
+        CustomMod,
+        DenseBias,
+        RelativeBias,
+        Slot,
+        SoftCap,
+        alibi_slopes,
+    )
 
 __all__ = [
+    "NO_SLOT",
     "Alibi",
     "AuxOutput",
     "AuxRequest",
@@ -35,6 +46,7 @@ __all__ = [
     "Documents",
     "Prefix",
     "RelativeBias",
+    "Slot",
     "SoftCap",
     "Window",
     "alibi_slopes",
@@ -51,6 +63,11 @@ _MASKS: Final = (
     "noop_mask", "or_masks",
 )  # fmt: skip
 
-_HOMES: Final = {"flex_attention": "op", "AuxOutput": "return_aux", "AuxRequest": "return_aux"}
+_HOMES: Final = {
+    **dict.fromkeys(_MASKS, "nojit.kernels.block_mask.masks"),
+    "flex_attention": "op",
+    "AuxOutput": "return_aux",
+    "AuxRequest": "return_aux",
+}
 
-__getattr__ = lazily(__name__, __all__, {**_HOMES, **dict.fromkeys(_MASKS, "masks")}, home="mods")
+__getattr__ = lazily(__name__, __all__, _HOMES, home="nojit.kernels.score_mod.mods")

@@ -75,7 +75,7 @@ def flex_attention_fwd_kernel(
     [batch, heads, q_len, v_dim]: any strides, the last 1. lse is contiguous fp32 [batch, heads, q_len]. A fully masked
     row gives 0 and lse -inf. `SCORE_MOD` is mod, a function as in `kernel_mods`; `first_*`, `second_*` and `bias_*` are
     the values that it captures. `spans_ptr`, `blocks_ptr` and `bits_ptr` are the mask's `by_query` tables of
-    `nojit.kernels.flex.tables`, for the mode `MASK`; `mask_batch` and `mask_head` are their strides by batch and head,
+    `nojit.kernels.block_mask.tables`, for the mode `MASK`; `mask_batch` and `mask_head` are their strides by batch and head,
     in units of one head's table. For the mode ``"bitmap"``, `block` is a multiple of BLOCK_M and BLOCK_N. Grid:
     cdiv(q_len, BLOCK_M) * batch * heads in x.
     """

@@ -91,7 +91,7 @@ def flex_attention_bwd_dkdv_kernel(
     q is [kv_batch * shared, kv_heads * group, q_len, head_dim], dout [..., q_len, v_dim], k and dk [kv_batch, kv_heads,
     kv_len, head_dim], v and dv [..., kv_len, v_dim]: any strides, the last 1. lse and delta are contiguous fp32
     [kv_batch * shared, kv_heads * group, q_len]. The score modification is that of `flex_attention_fwd_kernel`. The
-    mask's tables are the `by_key` ones of `nojit.kernels.flex.tables`. A key that no query sees has gradient 0. Grid:
+    mask's tables are the `by_key` ones of `nojit.kernels.block_mask.tables`. A key that no query sees has gradient 0. Grid:
     cdiv(kv_len, BLOCK_N) * kv_batch * kv_heads in x.
     """
     key_start, _, index_kb, index_kv = place_keys(kv_heads, kv_len, BLOCK_N)

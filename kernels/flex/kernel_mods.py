@@ -5,7 +5,7 @@ A modification takes ``(score, batch, head, query, key, inside, first, second, b
 - `score`: fp32, a tile of scaled scores; `query` and `key`: int32 positions that broadcast to the tile;
 - `batch` and `head`: int64 numbers; `head` counts query heads, and may differ by row;
 - `inside`: the elements of the tile that exist; nothing may be read for others, and their results are ignored;
-- `first` and `second`: slots of `nojit.kernels.flex.mods`: kind, table, its strides by batch and head, value, reach;
+- `first` and `second`: slots of `nojit.kernels.score_mod.mods`: kind, table, its strides by batch and head, value, reach;
 - `bias`: a dense bias and its four strides.
 
 The compiler drops unused derivatives.

@@ -326,7 +326,7 @@ def flex_attention_bwd_sm90_kernel(
     [kv_batch, kv_heads, kv_len, dim], and the statistics and sums of flash attention's kernels before and after this
     one. `turn_ptr` is a counter for each tile of queries, zeroed. `spans_ptr` and `key_hulls_ptr` are the mask's tables
     by key, `query_hulls_ptr` the hulls by query; for bitmaps they are the spans by key, the visits and the bits
-    (`nojit.kernels.flex.tables`). Sums of fully masked queries may not be written. With `EAGER`, the second product of
+    (`nojit.kernels.block_mask.tables`). Sums of fully masked queries may not be written. With `EAGER`, the second product of
     a tile starts before scores are modified, which takes registers. Grid: cdiv(kv_len, 128) * kv_batch * kv_heads in x.
     """
     gl.static_assert(BLOCK_M + BLOCK_D == 192, "BLOCK_M is 64 at width 128, and 128 at width 64")

@@ -2,7 +2,7 @@
 
 A program owns tile `number` of the keys, and *visits* the tiles of queries that see any of these keys, last first. For
 bands and intervals those tiles are consecutive, and so are the tiles of keys that visit one tile of queries
-(`nojit.kernels.flex.hulls`). So the first key that the queries see determines how many tiles of keys come before this
+(`nojit.kernels.block_mask.hulls`). So the first key that the queries see determines how many tiles of keys come before this
 one. For bitmaps a table lists the visits in the order of queries, each with this number. If full blocks came first in
 that list, two programs could visit the same tiles in different orders, and the second would wait for the first at each
 of them.

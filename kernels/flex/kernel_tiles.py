@@ -1,7 +1,7 @@
 """Device functions that the Triton flex attention kernels share: tiles to visit, masks, and modified scores.
 
 A program owns a tile of queries and visits tiles of keys, or the other way round. Its *walk* is the sequence of tiles
-to visit; the mask's mode (`nojit.kernels.flex.tables`) determines how it is found. Full tiles are not masked.
+to visit; the mask's mode (`nojit.kernels.block_mask.tables`) determines how it is found. Full tiles are not masked.
 """
 
 import triton

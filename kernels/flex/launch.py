@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, cast
 
-from nojit.kernels.attention.widths import tile_width, tile_widths
+from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_width, tile_widths
+from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
 from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.strides import kv_strides
 from nojit.kernels.calls.tensor_maps import Described, described, processors, takes_maps
-from nojit.kernels.flex.call import MIN_WIDTH, Modification, kv_strides, mask_facts, mask_pointers, mod_arguments
-from nojit.kernels.flex.mods import LISTED, lightest
-from nojit.kernels.flex.tables import MaskTables
+from nojit.kernels.score_mod.modification import Modification, mod_arguments
+from nojit.kernels.score_mod.mods import LISTED, lightest
 from torch import Tensor
 
 __all__ = ["launch_forward", "launch_over_maps", "launch_over_pointers", "maps_of"]
@@ -83,7 +84,7 @@ def launch_over_maps(
     """
     batch, heads, q_len, head_dim = maps[0].shape
     kv_batch, kv_heads, kv_len, v_dim = maps[2].shape
-    width = tile_width(max(head_dim, v_dim), MIN_WIDTH)
+    width = tile_width(max(head_dim, v_dim), FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     caller.launch(
         "flex_attention_fwd_sm90",
@@ -127,7 +128,7 @@ def launch_over_pointers(
     """
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
+    block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     caller.launch(
         "flex_attention_fwd",

@@ -9,22 +9,15 @@ from collections.abc import Sequence
 import torch
 from nojit.kernels import library
 from nojit.kernels.attention.outputs import Gradients, prepared
-from nojit.kernels.attention.widths import tile_widths
+from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_widths
+from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
+from nojit.kernels.calls.strides import kv_strides
 from nojit.kernels.flash_attention import launch_bwd as flash
 from nojit.kernels.flash_attention.launch_bwd import launch_delta
 from nojit.kernels.flash_attention.masks import NO_MASK, Mask
 from nojit.kernels.flex import launch_sm90_bwd
-from nojit.kernels.flex.call import (
-    MIN_WIDTH,
-    Captured,
-    Modification,
-    kv_strides,
-    mask_facts,
-    mask_pointers,
-    mod_arguments,
-)
-from nojit.kernels.flex.mods import BIAS, RELATIVE, Slot, lightest
-from nojit.kernels.flex.tables import MaskTables
+from nojit.kernels.score_mod.modification import Captured, Modification, mod_arguments
+from nojit.kernels.score_mod.mods import BIAS, RELATIVE, Slot, lightest
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
@@ -149,7 +142,7 @@ def launch_dkdv(
     """
     batch, heads, q_len, head_dim = q.shape
     kv_batch, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
+    block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     library.get("flex_attention_bwd_dkdv")(
         q,
@@ -204,7 +197,7 @@ def launch_dq(
     """
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
+    block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     library.get("flex_attention_bwd_dq")(
         q,
@@ -258,7 +251,7 @@ def launch_captured(
     """
     batch, heads, q_len, head_dim = q.shape
     _, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
+    block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     dfirst, dsecond, dbias = of_captured
     shape = (0, 0, 0, 0) if not dbias.numel() else _shared_strides(dbias)

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 from nojit.kernels import library
+from nojit.kernels.block_mask.tables import MaskTables, mask_facts
 from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.flash_attention import launch_sm90_bwd as flash
 from nojit.kernels.flash_attention.launch_sm90_bwd import QUERIES, GradientMaps, Workspace
-from nojit.kernels.flex.call import Modification, mask_facts, mod_arguments
-from nojit.kernels.flex.mods import LISTED, cheapest
-from nojit.kernels.flex.tables import MaskTables
+from nojit.kernels.score_mod.modification import Modification, mod_arguments
+from nojit.kernels.score_mod.mods import LISTED, cheapest
 from torch import Tensor
 
 __all__ = ["launch_backward_over_maps", "launch_gradients_over_maps", "maps_of"]

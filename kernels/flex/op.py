@@ -10,17 +10,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.attention.kernel_options import OPTIONS, check_torchs_options
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums
+from nojit.kernels.block_mask.masks import BlockMask, hides_nothing, memo_of, tables_of
+from nojit.kernels.block_mask.tables import MaskTables
 from nojit.kernels.calls.arguments import check_flags, check_number, check_tensors, refuse_value
 from nojit.kernels.calls.memos import Memo, Recording, new_memo
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
 from nojit.kernels.flex import op_autograd
-from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, words_of
-from nojit.kernels.flex.checks import OPTIONS, check_captured, check_mod, check_operands, check_torchs_options
+from nojit.kernels.flex.checks import check_operands
 from nojit.kernels.flex.launch import launch_forward
-from nojit.kernels.flex.masks import BlockMask, hides_nothing, memo_of, tables_of
-from nojit.kernels.flex.mods import CustomMod, ScoreMod
-from nojit.kernels.flex.tables import MaskTables
+from nojit.kernels.score_mod.modification import (
+    NO_MOD,
+    Modification,
+    captured,
+    check_captured,
+    check_mod,
+    described,
+    modification_of,
+    words_of,
+)
+from nojit.kernels.score_mod.mods import CustomMod, ScoreMod
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -64,7 +74,7 @@ def flex_attention(
         key: [B, Hkv, N, D], or [1, Hkv, N, D] for all batches; with `enable_gqa` H is a multiple of Hkv, and query head
             h reads key head ``h // (H // Hkv)``.
         value: [B, Hkv, N, Dv], or [1, Hkv, N, Dv] for all batches, Dv up to 256 (fp32: 128).
-        score_mod: a modification of `nojit.kernels.flex.mods`; None leaves scores unchanged.
+        score_mod: a modification of `nojit.kernels.score_mod.mods`; None leaves scores unchanged.
         block_mask: from this package's ``create_block_mask`` or torch's; None masks nothing. A mask that torch made is
             evaluated at its first use here.
         scale: factor of the products, before the modification; ``1 / sqrt(D)`` if None.

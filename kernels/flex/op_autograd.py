@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
+from nojit.kernels.attention.checks import check_gradients
+from nojit.kernels.attention.kernel_options import OPTIONS
 from nojit.kernels.attention.outputs import allocate_gradients, allocate_output, allocate_sums
+from nojit.kernels.block_mask.tables import rebuilt_tables
 from nojit.kernels.calls.registration import define
-from nojit.kernels.flash_attention.checks import check_gradients
-from nojit.kernels.flex.call import rebuilt
-from nojit.kernels.flex.checks import OPTIONS
 from nojit.kernels.flex.launch import launch_forward
 from nojit.kernels.flex.launch_bwd import allocate_captured, launch_backward
-from nojit.kernels.flex.tables import rebuilt_tables
+from nojit.kernels.score_mod.modification import rebuilt
 from torch import Tensor
 
 __all__ = ["backward_op", "forward_op"]

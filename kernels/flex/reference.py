@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from nojit.kernels.flex.evaluation import MaskMod
+from nojit.kernels.block_mask.evaluation import MaskMod
 from torch import Tensor
 
 __all__ = ["flex_attention", "seen"]

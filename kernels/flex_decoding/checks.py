@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.attention.checks import MAX_LEN, check_rows
+from nojit.kernels.attention.checks import MAX_LEN, check_heads, check_rows
 from nojit.kernels.calls.arguments import (
     check_dtype,
     check_like,
@@ -19,7 +19,6 @@ from nojit.kernels.calls.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.flex.checks import check_heads
 from nojit.kernels.flex_decoding.masks import Mask
 from torch import Tensor
 

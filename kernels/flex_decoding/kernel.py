@@ -2,7 +2,7 @@
 
 After flash decoding (Dao et al. 2023, https://crfm.stanford.edu/2023/10/12/flashdecoding.html). `flex_decoding_kernel`
 is for masks where each query sees one interval of keys, from a band or a table; `flex_decoding_blocks_kernel` is for
-masks stored as lists of blocks with bitmaps. `nojit.kernels.flex.tables` describes the tables. Exponentials use base 2.
+masks stored as lists of blocks with bitmaps. `nojit.kernels.block_mask.tables` describes the tables. Exponentials use base 2.
 """
 
 import triton

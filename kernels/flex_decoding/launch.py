@@ -11,20 +11,19 @@ from functools import cache
 from typing import Final
 
 import torch
-from nojit.kernels.attention.widths import tile_width, tile_widths
+from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_width, tile_widths
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.strides import kv_strides
 from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.calls.torch_state import for_caching
-from nojit.kernels.flex.call import Modification, kv_strides, mod_arguments
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.masks import Mask
 from nojit.kernels.flex_decoding.splits import KEYS, splits_of, tile_height
+from nojit.kernels.score_mod.modification import Modification, mod_arguments
 from torch import Tensor
 
 __all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
 
-MIN_WIDTH: Final = 64
-"""The smallest tile width (padded head dimension) for which kernels are built."""
 UNIT: Final = 16
 """Rows of partial results are padded to a multiple of this many elements."""
 
@@ -136,7 +135,7 @@ def launch_attention(
     ints, floats = _unread(one.q.device)
     caller.constant(ints, floats)
     sizes, mask, pack = one.sizes, one.mask, one.pack
-    block_d, block_dv = tile_widths(sizes.head_dim, sizes.v_dim, MIN_WIDTH)
+    block_d, block_dv = tile_widths(sizes.head_dim, sizes.v_dim, FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(one.mod, floats, one.q)
     tables, flags = _mask_arguments(mask, sizes, ints)
     facts = (sizes.batch, sizes.heads, sizes.group, pack, sizes.q_len, sizes.kv_len, splits, part_width(sizes.v_dim))
@@ -195,7 +194,7 @@ def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, c
         parts.shape[4],
         sizes.v_dim,
         *out.stride()[:3],
-        BLOCK_DV=tile_width(sizes.v_dim, MIN_WIDTH),
+        BLOCK_DV=tile_width(sizes.v_dim, FLEX_WIDTH_MIN),
     )
 
 

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nojit.kernels.attention.checks import Window, window_sides
-from nojit.kernels.flex.masks import BlockMask, known_tables
-from nojit.kernels.flex.tables import MaskTables
+from nojit.kernels.block_mask.masks import BlockMask, known_tables
+from nojit.kernels.block_mask.tables import MaskTables
 from torch import Tensor
 
 __all__ = ["Mask", "Words", "band_of_words", "known_mask", "mask_of_tables"]
@@ -17,7 +17,7 @@ class Words(NamedTuple):
     """A mask without its tables: mode, bounds of a band, alignment, and block size."""
 
     mode: str
-    """``"band"``, ``"interval"`` or ``"bitmap"``; `nojit.kernels.flex.tables` describes the modes."""
+    """``"band"``, ``"interval"`` or ``"bitmap"``; `nojit.kernels.block_mask.tables` describes the modes."""
     left: int | None
     """Bound of a band, as `right`: a query at position p sees the keys from p + left to p + right; None is no bound."""
     right: int | None
@@ -28,7 +28,7 @@ class Words(NamedTuple):
 
 
 class Mask(NamedTuple):
-    """A mask: its `Words`, and the tables that `nojit.kernels.flex.tables` describes; tables that its mode lacks are None."""
+    """A mask: its `Words`, and the tables that `nojit.kernels.block_mask.tables` describes; tables that its mode lacks are None."""
 
     words: Words
     spans: Tensor | None = None

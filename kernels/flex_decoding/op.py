@@ -11,19 +11,29 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.attention.checks import Window, window_sides
+from nojit.kernels.attention.kernel_options import check_options
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums, with_sums
+from nojit.kernels.block_mask.masks import BlockMask, tables_of
 from nojit.kernels.calls.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
 from nojit.kernels.calls.memos import DIRECT, Caller, Recording, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, shown
-from nojit.kernels.flex.call import NO_MOD, Modification, captured, described, modification_of, rebuilt, words_of
-from nojit.kernels.flex.checks import check_captured, check_mod, check_options
-from nojit.kernels.flex.masks import BlockMask, tables_of
-from nojit.kernels.flex.mods import ScoreMod
 from nojit.kernels.flex_decoding.checks import check_mask, check_operands
 from nojit.kernels.flex_decoding.launch import Decoding, launch_decoding, splits_for
 from nojit.kernels.flex_decoding.masks import Mask, Words, band_of_words, known_mask, mask_of_tables
 from nojit.kernels.flex_decoding.splits import MOST
+from nojit.kernels.score_mod.modification import (
+    NO_MOD,
+    Modification,
+    captured,
+    check_captured,
+    check_mod,
+    described,
+    modification_of,
+    rebuilt,
+    words_of,
+)
+from nojit.kernels.score_mod.mods import ScoreMod
 from torch import Tensor
 
 __all__ = ["flex_decoding"]
@@ -62,7 +72,7 @@ def flex_decoding(
             casts the operands and a dense bias; the output then has autocast's dtype.
         key: [B or 1, Hkv, N, D]; with a page table [pages, Hkv, page size, D], where the page size is a power of two.
         value: [B or 1, Hkv, N, Dv]; with a page table [pages, Hkv, page size, Dv].
-        score_mod: a modification of `nojit.kernels.flex.mods`.
+        score_mod: a modification of `nojit.kernels.score_mod.mods`.
         block_mask: the mask, as for ``flex_attention``, made for M queries and N keys.
         scale: factor of the scores; ``1 / sqrt(D)`` if None.
         enable_gqa: allow H to be a multiple of Hkv; query head h then reads key head ``h // (H // Hkv)``.

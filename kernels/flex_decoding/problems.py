@@ -11,10 +11,9 @@ from random import Random
 from typing import Any, Final
 
 import torch
+from nojit.kernels.block_mask.evaluation import MaskMod
+from nojit.kernels.block_mask.masks import create_block_mask, tables_of
 from nojit.kernels.flash_attention.yardstick import Part, work
-from nojit.kernels.flex.call import NO_MOD
-from nojit.kernels.flex.evaluation import MaskMod
-from nojit.kernels.flex.masks import create_block_mask, tables_of
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, launch_attention, launch_merge, part_width, splits_for
 from nojit.kernels.flex_decoding.masks import Mask, band_of_words, mask_of_tables
@@ -29,6 +28,7 @@ from nojit.kernels.problem import (
     rounding,
     spread,
 )
+from nojit.kernels.score_mod.modification import NO_MOD
 from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "DecodingProblem", "MergeProblem", "Shape", "problems"]

@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
+from nojit.kernels.block_mask.masks import tables_of  # noqa: E402
 from nojit.kernels.flex import Causal, Window, create_block_mask, flex_attention, reference  # noqa: E402
-from nojit.kernels.flex.masks import tables_of  # noqa: E402
 from torch.nn.attention.flex_attention import create_block_mask as torchs_block_mask  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402

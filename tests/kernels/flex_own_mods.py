@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from nojit.kernels.flex import CustomMod, SoftCap
-from nojit.kernels.flex.mods import NO_SLOT, Slot
+from nojit.kernels.score_mod.mods import NO_SLOT, Slot
 from torch import Tensor
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"

@@ -13,7 +13,6 @@ from nojit.kernels.block_sparse.launch_matmul import strips_of
 from nojit.kernels.bmm import op as bmm
 from nojit.kernels.bmm.launch import prepare as prepare_bmm
 from nojit.kernels.flex import flex_attention
-from nojit.kernels.flex.call import NO_MOD
 from nojit.kernels.flex.op import _is_decoding
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, splits_for
@@ -26,6 +25,7 @@ from nojit.kernels.scaled_grouped_mm import op as scaled_grouped_mm
 from nojit.kernels.scaled_mm import op as scaled_mm
 from nojit.kernels.scaled_mm.launch import Operands
 from nojit.kernels.scaled_mm.launch import prepare as prepare_scaled
+from nojit.kernels.score_mod.modification import NO_MOD
 
 FP8 = torch.zeros(48, 48).to(torch.float8_e4m3fn)
 ROWS = (1, 2, 8, 16, 17, 64, 65, 200, 1000)

@@ -23,8 +23,8 @@ from nojit.kernels.flex import (
     flex_attention,
     reference,
 )
-from nojit.kernels.flex.mods import LIGHT, NO_SLOT, Slot
 from nojit.kernels.flex_decoding import flex_decoding
+from nojit.kernels.score_mod.mods import LIGHT, NO_SLOT, Slot
 from nojit.runtime.errors import ArgumentError
 from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.block_mask import hulls
+from nojit.kernels.block_mask.masks import tables_of
 from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.flash_attention import launch_sm90_bwd as flash_sm90
 from nojit.kernels.flex import (
@@ -20,16 +22,14 @@ from nojit.kernels.flex import (
     alibi_slopes,
     and_masks,
     create_block_mask,
-    hulls,
     launch_bwd,
     reference,
 )
 from nojit.kernels.flex import (
     launch as flex_launch,
 )
-from nojit.kernels.flex.call import modification_of
-from nojit.kernels.flex.masks import tables_of
-from nojit.kernels.flex.mods import BOUNDED, TILTED
+from nojit.kernels.score_mod.modification import modification_of
+from nojit.kernels.score_mod.mods import BOUNDED, TILTED
 
 from tests.kernels.attention_stub import BoxOfFour, Tiles, others, read
 from tests.kernels.gluon_stub import Pointer, load

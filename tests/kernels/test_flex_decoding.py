@@ -6,11 +6,11 @@ import torch.nn.functional as F  # noqa: N812 - torch's own spelling
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels import library
-from nojit.kernels.flex.masks import Causal, Documents, Prefix, Window, create_block_mask
-from nojit.kernels.flex.mods import Alibi, Chain, DenseBias, RelativeBias, SoftCap
+from nojit.kernels.block_mask.masks import Causal, Documents, Prefix, Window, create_block_mask
 from nojit.kernels.flex_decoding import flex_decoding, reference
 from nojit.kernels.flex_decoding.problems import DecodingProblem, MergeProblem, Shape
 from nojit.kernels.flex_decoding.splits import KEYS, MOST, WAVES, splits_of
+from nojit.kernels.score_mod.mods import Alibi, Chain, DenseBias, RelativeBias, SoftCap
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode

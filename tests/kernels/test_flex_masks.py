@@ -9,6 +9,9 @@ import pickle
 
 import pytest
 import torch
+from nojit.kernels.block_mask import evaluation, masks
+from nojit.kernels.block_mask.masks import tables_of
+from nojit.kernels.block_mask.tables import _UNREAD
 from nojit.kernels.calls.torch_state import is_real
 from nojit.kernels.flex import (
     BlockMask,
@@ -18,14 +21,10 @@ from nojit.kernels.flex import (
     Window,
     and_masks,
     create_block_mask,
-    evaluation,
-    masks,
     op,
     or_masks,
     reference,
 )
-from nojit.kernels.flex.masks import tables_of
-from nojit.kernels.flex.tables import _UNREAD
 from nojit.runtime.errors import ArgumentError
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.attention import flex_attention as torchs

@@ -21,8 +21,8 @@ from nojit.kernels.flex import (
     op,
     reference,
 )
-from nojit.kernels.flex.mods import LIGHT, NO_SLOT, Slot
 from nojit.kernels.flex_decoding import flex_decoding
+from nojit.kernels.score_mod.mods import LIGHT, NO_SLOT, Slot
 
 from tests.kernels.accuracy import assert_accurate
 from tests.kernels.flex_own_mods import MINE, THEN_CAP, my_mod, then_cap, write_manifests

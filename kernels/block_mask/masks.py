@@ -1,7 +1,7 @@
 """Block masks: torch's class `BlockMask`, the function that makes one, and its tables for kernels.
 
 ``create_block_mask`` has the arguments and result of torch's function, so the ``flex_attention`` of torch and that of
-nojit both accept the mask. The kernels' tables (`nojit.kernels.flex.tables`) are attached to it as an attribute. For a
+nojit both accept the mask. The kernels' tables (`nojit.kernels.block_mask.tables`) are attached to it as an attribute. For a
 `BlockMask` made by torch, `tables_of` makes the tables at its first use here.
 
 A mask is a function ``mask_mod(b, h, q_idx, kv_idx) -> bool``. Any such function works: it is evaluated block by block
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from nojit.kernels.block_mask.evaluation import Evaluated, MaskMod, evaluate, evaluate_states, explained
+from nojit.kernels.block_mask.intervals import FULL, PARTIAL, Spans, block_states, is_compact
+from nojit.kernels.block_mask.patterns import Causal, Documents, Prefix, Window, and_masks, knows_intervals, or_masks
+from nojit.kernels.block_mask.tables import MaskTables, bitmap_tables, interval_tables, no_mask
 from nojit.kernels.calls.arguments import check_flags, check_int, refuse_type, refuse_value
 from nojit.kernels.calls.memos import Memo, new_memo
 from nojit.kernels.calls.torch_state import is_real
-from nojit.kernels.flex.evaluation import Evaluated, MaskMod, evaluate, evaluate_states, explained
-from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, block_states, is_compact
-from nojit.kernels.flex.patterns import Causal, Documents, Prefix, Window, and_masks, knows_intervals, or_masks
-from nojit.kernels.flex.tables import MaskTables, bitmap_tables, interval_tables, no_mask
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_mask, noop_mask
 

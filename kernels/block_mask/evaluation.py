@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
+from nojit.kernels.block_mask.intervals import PARTIAL, Spans, clip
+from nojit.kernels.block_mask.tables import packed
 from nojit.kernels.calls.arguments import refuse_type
-from nojit.kernels.flex.intervals import PARTIAL, Spans, clip
-from nojit.kernels.flex.tables import packed
 from torch import Tensor
 
 __all__ = ["Evaluated", "MaskMod", "evaluate", "evaluate_states", "explained"]

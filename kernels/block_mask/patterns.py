@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeGuard, runtime_checkable
 
 import torch
+from nojit.kernels.block_mask.evaluation import MaskMod
+from nojit.kernels.block_mask.intervals import Spans, clip, intersect
 from nojit.kernels.calls.arguments import check_int, check_tensors, refuse_type, refuse_value
-from nojit.kernels.flex.evaluation import MaskMod
-from nojit.kernels.flex.intervals import Spans, clip, intersect
 from torch import Tensor
 
 __all__ = ["Causal", "Documents", "Intervals", "Prefix", "Window", "and_masks", "knows_intervals", "or_masks"]

@@ -1,11 +1,11 @@
-"""Mask and score modification of a flex attention call, in the forms that kernels and torch's operators take."""
+"""Score modifications in the forms that kernels and torch's operators take, and their validation."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from nojit.kernels.flex.mods import NO_SLOT, ScoreMod, Slot
-from nojit.kernels.flex.tables import MaskTables, Side
+from nojit.kernels.calls.arguments import check_like, refuse_type, refuse_value
+from nojit.kernels.score_mod.mods import ALIBI, NO_SLOT, RELATIVE, CustomMod, ScoreMod, Slot, is_listed
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
@@ -13,15 +13,18 @@ __all__ = [
     "NO_MOD",
     "Captured",
     "Modification",
-    "kv_strides",
-    "mask_facts",
+    "captured",
+    "check_captured",
+    "check_mod",
+    "described",
+    "mod_arguments",
     "modification_of",
     "rebuilt",
     "words_of",
 ]
 
-MIN_WIDTH: Final = 64
-"""The smallest tile width (padded head dimension) for which kernels are built."""
+
+_MANIFEST_LINE: Final = '{ function = "mine.py:my_mod" } in the axis SCORE_MOD of the manifest of flex attention'
 
 
 class Modification(NamedTuple):
@@ -119,24 +122,57 @@ def mod_arguments(
     return pointers, (*numbers, *strides)
 
 
-def mask_facts(tables: MaskTables) -> tuple[int, int, int, int, int]:
-    """Return the integer arguments of a mask: a band's bounds, block size, the tables' strides by batch and head.
+def check_mod(score_mod: object) -> ScoreMod:
+    """Require a score modification of `nojit.kernels.score_mod.mods`, and return it.
 
-    `tables`: the mask.
+    Raises:
+        ArgumentError: another object, for example a plain Python function; the message has the manifest line that
+            builds a user's function.
     """
-    by_batch = tables.heads if tables.batches > 1 else 0
-    return tables.left, tables.right, tables.block, by_batch, int(tables.heads > 1)
+    if not (isinstance(score_mod, CustomMod) or is_listed(score_mod)):
+        refuse_type(
+            "score_mod",
+            "a modification of nojit.kernels.flex, as kernels are built ahead of time (for one of your own, write a "
+            f"@triton.jit function, build it with {_MANIFEST_LINE}, and pass CustomMod('mine.py:my_mod', ...))",
+            getattr(score_mod, "__name__", type(score_mod).__name__),
+        )
+    return score_mod
 
 
-def mask_pointers(tables: MaskTables, side: Side) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mask tables that a kernel reads: spans and blocks of one side, and the bitmaps.
+def check_captured(mod: ScoreMod | Modification, query: Tensor, kv_len: int) -> None:
+    """Require that the tensors that a modification captures match the operands.
 
-    `tables`: the mask.
+    `mod`: the score modification as kernels take it.
+
+    Raises:
+        ArgumentError: a wrong dtype or device.
+        ValueError: a wrong shape.
     """
-    return side.spans, side.blocks, tables.bits
+    batch, heads, q_len, _ = query.shape
+    for slot in mod.slots:
+        table = slot.table
+        if table is None:
+            continue
+        if table.device != query.device:
+            refuse_type("score_mod", f"a table on {query.device} as query is", table.device)
+        last = sum((size - 1) * stride for size, stride in zip(table.shape, table.stride(), strict=True))
+        needed = max(batch - 1, 0) * slot.stride_batch + max(heads - 1, 0) * slot.stride_head + 2 * slot.reach
+        if not table.numel() or needed > last or not _has_rows(slot, batch, heads):
+            refuse_value("score_mod", f"a table for {batch} batches and {heads} heads", f"shape {tuple(table.shape)}")
+    if mod.bias is not None:
+        check_like("score_mod", mod.bias, "query", query)
+        shape = (batch, heads, q_len, kv_len)
+        if any(own not in {1, size} for own, size in zip(mod.bias.shape, shape, strict=True)):
+            refuse_value("score_mod", f"a bias of {shape} [B, H, M, N], or 1 for some", tuple(mod.bias.shape))
 
 
-def kv_strides(operand: Tensor, batch: int) -> tuple[int, int, int]:
-    """Return the strides of keys or values by batch, head and row; the first is 0 if one batch serves all `batch` batches."""
-    by_batch, by_head, by_row, _ = operand.stride()
-    return 0 if operand.shape[0] == 1 < batch else by_batch, by_head, by_row
+def _has_rows(slot: Slot, batch: int, heads: int) -> bool:
+    """Return whether a slot's table has a row for each head and, if it has a batch dimension, for each batch."""
+    sizes: tuple[int, ...] = () if slot.table is None else tuple(slot.table.shape)
+    if slot.kind == RELATIVE:
+        sizes = sizes[:-1]
+    elif slot.kind != ALIBI:
+        # a user's own function may read its table in any way
+        return True
+    is_shared = slot.kind == RELATIVE and sizes[-1] == 1
+    return (is_shared or sizes[-1] >= heads) and (len(sizes) == 1 or sizes[0] >= batch)

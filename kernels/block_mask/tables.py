@@ -6,7 +6,7 @@ It holds one mask in one of three *modes*:
                 It has no tables.
 ``"interval"``  each query sees one interval of keys, and each key is seen by one interval of queries: documents,
                 prefixes. `spans` of a `Side` has the first position and the exclusive end, int32 [Bm, Hm, length, 2];
-                an empty one is (count, 0). `blocks` has hulls (`nojit.kernels.flex.hulls`), the bounds of all that
+                an empty one is (count, 0). `blocks` has hulls (`nojit.kernels.block_mask.hulls`), the bounds of all that
                 neighbours see: by query for each 64 queries, int32 [Bm, Hm, cdiv(M, 64), 4]; by key for each 128 keys,
                 int32 [Bm, Hm, cdiv(N, 128), 4], if they are orderly.
 ``"bitmap"``    any other mask, in blocks of `block` x `block`. `spans` is int32 [Bm, Hm, block rows, 3]: where the list
@@ -34,10 +34,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import torch
+from nojit.kernels.block_mask.hulls import KEYS, QUERIES, are_orderly, hulls_of
+from nojit.kernels.block_mask.intervals import FULL, PARTIAL, Spans, band_of
 from nojit.kernels.calls.tensor_maps import nothing
 from nojit.kernels.calls.torch_state import for_caching, has_modes
-from nojit.kernels.flex.hulls import KEYS, QUERIES, are_orderly, hulls_of
-from nojit.kernels.flex.intervals import FULL, PARTIAL, Spans, band_of
 from torch import Tensor
 
 __all__ = [
@@ -241,3 +241,20 @@ def transposed(bits: Tensor) -> Tensor:
         half //= 2
         kept ^= kept << half
     return squares.flatten(1, 2)
+
+
+def mask_facts(tables: MaskTables) -> tuple[int, int, int, int, int]:
+    """Return the integer arguments of a mask: a band's bounds, block size, the tables' strides by batch and head.
+
+    `tables`: the mask.
+    """
+    by_batch = tables.heads if tables.batches > 1 else 0
+    return tables.left, tables.right, tables.block, by_batch, int(tables.heads > 1)
+
+
+def mask_pointers(tables: MaskTables, side: Side) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mask tables that a kernel reads: spans and blocks of one side, and the bitmaps.
+
+    `tables`: the mask.
+    """
+    return side.spans, side.blocks, tables.bits
