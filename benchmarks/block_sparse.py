@@ -64,7 +64,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Product:
-    """One product of a layout of `nojit.kernels.block_sparse.problems_matmul`."""
+    """One product of a layout of `nojit.kernels.block_sparse.matmul.problems`."""
 
     problem: object
     free: int
@@ -139,7 +139,7 @@ def layout_of(problem: object) -> object:
 
 def products(everything: bool, modes: list[str]) -> Iterator[Product]:
     """List the products to measure: windows, Longformer, BigBird and random layouts, with a head's and a model's width."""
-    from nojit.kernels.block_sparse.problems_matmul import BARS as SHAPES
+    from nojit.kernels.block_sparse.matmul.problems import BARS as SHAPES
 
     dtypes = (torch.bfloat16, torch.float16) if everything else (torch.bfloat16,)
     shapes = [*SHAPES]
@@ -155,7 +155,7 @@ def products(everything: bool, modes: list[str]) -> Iterator[Product]:
 def bsr_row(rounds: int) -> Row | None:
     """Measure one head of a window against torch's BSR product; None if torch lacks it."""
     from nojit.kernels.block_sparse import block_sparse_matmul, reference
-    from nojit.kernels.block_sparse.problems_matmul import Problem
+    from nojit.kernels.block_sparse.matmul.problems import Problem
 
     one = Problem("window 64", 1, 1, 128, 128, 64, "window", 4)
     layout = one.layout()

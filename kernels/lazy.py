@@ -34,4 +34,4 @@ def lazily(
 
 
 def _full_name(package: str, module: str) -> str:
-    return module if "." in module else f"{package}.{module}"
+    return module if module.startswith("nojit.") else f"{package}.{module}"

@@ -7,8 +7,8 @@ from __future__ import annotations
 import torch
 from nojit.kernels.block_sparse.checks import MODES, check_attention
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.block_sparse.op_matmul import block_sparse_matmul
-from nojit.kernels.block_sparse.op_softmax import block_sparse_softmax
+from nojit.kernels.block_sparse.matmul.op import block_sparse_matmul
+from nojit.kernels.block_sparse.softmax.op import block_sparse_softmax
 from nojit.kernels.calls.arguments import check_choice, check_flags, check_number, refuse_type, refuse_value
 from nojit.kernels.calls.torch_state import is_transformed
 from nojit.runtime.errors import ArgumentError

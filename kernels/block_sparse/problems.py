@@ -10,10 +10,10 @@ from random import Random
 from typing import Final
 
 import torch
-from nojit.kernels.block_sparse import problems_matmul
-from nojit.kernels.block_sparse.launch_softmax import softmax_backward, softmax_forward
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.block_sparse.problems_matmul import Pattern, Problem
+from nojit.kernels.block_sparse.matmul import problems as products
+from nojit.kernels.block_sparse.matmul.problems import Pattern, Problem
+from nojit.kernels.block_sparse.softmax.launch import softmax_backward, softmax_forward
 from nojit.kernels.problem import (
     DRAWN,
     Roles,
@@ -100,7 +100,7 @@ _SOFTMAX: Final = {
     "block_sparse_softmax_fwd": Roles(_TUNABLES, (), ("CAUSAL", "WHOLE")),
     "block_sparse_softmax_bwd": Roles(_TUNABLES, (), ("WHOLE",)),
 }
-ROLES: Final[Mapping[str, Roles]] = {**_SOFTMAX, **problems_matmul.ROLES}
+ROLES: Final[Mapping[str, Roles]] = {**_SOFTMAX, **products.ROLES}
 
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _SCALE: Final = 0.125
@@ -238,7 +238,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
         # of drawn problems, half as many are causal
         *(SoftmaxProblem(problem, forward, "bf16", is_causal=True) for problem in found[:: 2 if use in DRAWN else 1]),
         *(SoftmaxProblem(problem, backward, "bf16") for problem in found),
-        *problems_matmul.problems(use),
+        *products.problems(use),
     )
 
 

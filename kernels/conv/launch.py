@@ -8,7 +8,7 @@ import torch
 from nojit.kernels.calls.memos import Recording
 from nojit.kernels.conv.launch_few import is_few, is_uneven, launch_few
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product, launch_weight_grad
-from nojit.kernels.conv.launch_tma import launch_mapped, launch_mapped_weight_grad
+from nojit.kernels.conv.launch_sm90 import launch_mapped, launch_mapped_weight_grad
 from nojit.kernels.conv.layouts import by_channels, formatted, part_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Window, classes_of, forward_sweep
 from torch import Tensor

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from nojit.kernels.block_sparse import reference as block_sparse_reference
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.block_sparse.op_softmax import block_sparse_softmax
+from nojit.kernels.block_sparse.softmax.op import block_sparse_softmax
 from nojit.kernels.pointwise import op as pointwise
 from nojit.kernels.pointwise import reference as pointwise_reference
 from torch import Tensor

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_tma
+from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_sm90
 from nojit.kernels.conv import op_autograd as operators
 from torch import Tensor
 from torch.nn import functional
@@ -115,8 +115,8 @@ class Case:
             operators.MEMO.forget()
             stack.callback(operators.MEMO.forget)
             if not self.maps:
-                stack.enter_context(mock.patch.object(launch_tma, "takes_maps", return_value=False))
-            for module in (launch_tma, launch_pointers) if self.parts else ():
+                stack.enter_context(mock.patch.object(launch_sm90, "takes_maps", return_value=False))
+            for module in (launch_sm90, launch_pointers) if self.parts else ():
                 stack.enter_context(mock.patch.object(module, "parts_of", return_value=self.parts))
             yield
 

@@ -10,9 +10,10 @@ from functools import cache
 from unittest import mock
 
 import torch
-from nojit.kernels.block_sparse import launch_matmul_tma, packing, reference
+from nojit.kernels.block_sparse import packing, reference
 from nojit.kernels.block_sparse.layout import BlockLayout
-from nojit.kernels.block_sparse.op_matmul import block_sparse_matmul
+from nojit.kernels.block_sparse.matmul import launch_sm90
+from nojit.kernels.block_sparse.matmul.op import block_sparse_matmul
 from torch import Tensor
 
 from tests.gpu.calls import Call, Outputs, view
@@ -78,7 +79,7 @@ class Case:
             yield
 
     def _kernels(self) -> AbstractContextManager[object]:
-        return nullcontext() if self.maps else mock.patch.object(launch_matmul_tma, "takes_maps", return_value=False)
+        return nullcontext() if self.maps else mock.patch.object(launch_sm90, "takes_maps", return_value=False)
 
     def inputs(self, layout: BlockLayout) -> tuple[Tensor, Tensor]:
         (rows, cols), (trans_a, trans_b, trans_c) = layout.shape, self.trans
@@ -153,10 +154,7 @@ def _both_ways(  # noqa: PLR0917 - the facts of a case
 ) -> Iterator[Case]:
     """List the transposes of both operands, over pointers and, where there are such kernels, over maps."""
     mappable = (
-        dtype != torch.float32
-        and block >= launch_matmul_tma.LEAST_BLOCK
-        and tile[0] == launch_matmul_tma.ROWS
-        and not offset
+        dtype != torch.float32 and block >= launch_sm90.LEAST_BLOCK and tile[0] == launch_sm90.ROWS and not offset
     )
     for trans_a, trans_b, maps in itertools.product((False, True), (False, True), (False, True)):
         if mappable or not maps:

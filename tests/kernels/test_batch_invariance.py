@@ -8,8 +8,9 @@ from nojit.kernels import library
 from nojit.kernels.b2b_gemm import op as b2b_gemm
 from nojit.kernels.b2b_gemm.launch import chosen
 from nojit.kernels.b2b_gemm.launch import prepare as prepare_b2b
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax, launch_softmax
-from nojit.kernels.block_sparse.launch_matmul import strips_of
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax
+from nojit.kernels.block_sparse.matmul.launch import strips_of
+from nojit.kernels.block_sparse.softmax import launch as softmax_launch
 from nojit.kernels.bmm import op as bmm
 from nojit.kernels.bmm.launch import prepare as prepare_bmm
 from nojit.kernels.flex import flex_attention
@@ -107,7 +108,7 @@ def test_dense_times_sparse(invariant):
 
 
 def test_softmax_of_long_rows(invariant, monkeypatch):
-    monkeypatch.setattr(launch_softmax, "APART_BYTES", 1 << 15)
+    monkeypatch.setattr(softmax_launch, "APART_BYTES", 1 << 15)
     active = torch.eye(8, dtype=torch.long)
     active[3] = 1
     layout = BlockLayout(active[None], 16)

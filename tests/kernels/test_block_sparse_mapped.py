@@ -8,7 +8,8 @@ from unittest import mock
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, launch_matmul_tma
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul
+from nojit.kernels.block_sparse.matmul import launch_sm90
 from nojit.kernels.calls.tensor_maps import described, takes_maps
 from torch import Tensor
 
@@ -19,8 +20,8 @@ LAYOUT = BlockLayout(torch.tensor([[[1, 1, 1], [1, 1, 1], [0, 0, 0], [1, 1, 1]]]
 def asked(monkeypatch) -> list[tuple[str, dict[str, object]]]:
     """Have a device that takes maps, and note which kernels it is asked for."""
     launches: list[tuple[str, dict[str, object]]] = []
-    monkeypatch.setattr(launch_matmul_tma, "takes_maps", lambda value: value.element_size() == 2)
-    monkeypatch.setattr(launch_matmul_tma, "processors", lambda _: 132)
+    monkeypatch.setattr(launch_sm90, "takes_maps", lambda value: value.element_size() == 2)
+    monkeypatch.setattr(launch_sm90, "processors", lambda _: 132)
 
     def provide(name: str):
         return lambda *args, **named: launches.append((name, named))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, packing, reference
-from nojit.kernels.block_sparse import launch_matmul as products
+from nojit.kernels.block_sparse.matmul import launch as products
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode

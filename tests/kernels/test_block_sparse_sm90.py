@@ -11,14 +11,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels import library
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, launch_matmul_tma, packing, reference
-from nojit.kernels.block_sparse import launch_matmul as products
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, packing, reference
+from nojit.kernels.block_sparse.matmul import launch as products
+from nojit.kernels.block_sparse.matmul import launch_sm90
 from nojit.kernels.calls.tensor_maps import Described
 from torch import Tensor
 
 from tests.kernels.gluon_stub import Map, Pointer, load
 
-FAMILY = Path(__file__).resolve().parents[2] / "kernels/block_sparse"
+FAMILY = Path(__file__).resolve().parents[2] / "kernels/block_sparse/matmul"
 PROGRAMS = 3
 # as few as work: the more often stages are used again, the more is seen
 STAGES = {"block_sparse_sdd_sm90": {"STAGES": 3}, "block_sparse_dsd_sm90": {"STAGES": 2}}
@@ -44,7 +45,7 @@ def provide(name: str):
     """Give kernels as Python; the sums of partial results too."""
     if name == "block_sparse_merge":
         return merge
-    kernel = load(f"{name}_kernel", FAMILY.parent / "gemm/kernel_sm90_tiles.py", FAMILY / f"kernel_{name[13:]}.py")
+    kernel = load(f"{name}_kernel", FAMILY.parents[1] / "gemm/kernel_sm90_tiles.py", FAMILY / f"kernel_{name[13:]}.py")
 
     def launch(*args: Any, **named: Any) -> None:
         if name == "block_sparse_dsd_sm90":
@@ -71,8 +72,8 @@ def merge(partial: Tensor, out: Tensor, merges: Tensor, *numbers: int) -> None:
 @pytest.fixture(autouse=True)
 def device(monkeypatch):
     """Have a device that takes maps, and cut rows that are not long."""
-    monkeypatch.setattr(launch_matmul_tma, "takes_maps", lambda value: value.element_size() == 2)
-    monkeypatch.setattr(launch_matmul_tma, "processors", lambda _: PROGRAMS)
+    monkeypatch.setattr(launch_sm90, "takes_maps", lambda value: value.element_size() == 2)
+    monkeypatch.setattr(launch_sm90, "processors", lambda _: PROGRAMS)
     monkeypatch.setattr(packing, "LONG_ROWS", 64)
     with library.override(provide):
         yield

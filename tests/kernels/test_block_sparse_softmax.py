@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax, launch_softmax, reference, softmax_bwd
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_softmax, reference, softmax_bwd
 from nojit.kernels.block_sparse.problems import PROBLEMS
+from nojit.kernels.block_sparse.softmax import launch as softmax_launch
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 
@@ -85,7 +86,7 @@ def test_long_rows_with_every_term_take_two_passes():
 
 @pytest.mark.parametrize("terms", [False, True])
 def test_long_rows_of_large_tensors_have_a_launch_of_their_own(monkeypatch, interpreter, terms):
-    monkeypatch.setattr(launch_softmax, "APART_BYTES", 0)
+    monkeypatch.setattr(softmax_launch, "APART_BYTES", 0)
     launched = []
     active = torch.eye(6, dtype=torch.int64)
     active[2], active[4] = 1, 0

@@ -10,8 +10,8 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.tensor_maps import Described
-from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, launch_tma, op_autograd
-from nojit.kernels.conv.launch_tma import ROWS, boxes_of
+from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, launch_sm90, op_autograd
+from nojit.kernels.conv.launch_sm90 import ROWS, boxes_of
 from torch import Tensor
 from torch.nn import functional
 
@@ -83,7 +83,7 @@ def merge(partial: Tensor, out: Tensor, bias: Tensor, *numbers: Any) -> None:
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a device of a few processors that takes maps, and forget what was remembered for others."""
-    monkeypatch.setattr(launch_tma, "takes_maps", lambda value: value.element_size() == 2)
+    monkeypatch.setattr(launch_sm90, "takes_maps", lambda value: value.element_size() == 2)
     op_autograd.MEMO.forget()
     chosen.clear()
     chosen.update(TILES["64 x 64"])
@@ -95,13 +95,13 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def whole(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:
     """Cut every depth into so many parts."""
-    for module in (launch_tma, launch_pointers):
+    for module in (launch_sm90, launch_pointers):
         monkeypatch.setattr(module, "parts_of", lambda *_: parts)
 
 
 def serve_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the kernels over maps run whatever they can, however much of it is padding."""
-    monkeypatch.setattr(launch_tma, "USED", 0.0)
+    monkeypatch.setattr(launch_sm90, "USED", 0.0)
     monkeypatch.setattr(launch_few, "SHARE", 0.0)
 
 
@@ -169,7 +169,7 @@ def test_tiles_of_three_boxes_may_end_behind_the_last(images, parts, stride, mon
     chosen.update(TILES["192 x 64"])
     whole(monkeypatch, parts)
     serve_few(monkeypatch)
-    monkeypatch.setattr(launch_tma, "strips_of", lambda *_: None)
+    monkeypatch.setattr(launch_sm90, "strips_of", lambda *_: None)
     x, w, bias = operands((images, 64, 8 * stride, 8 * stride), 80, (3, 3))
     result = conv2d(x, w, bias, padding=1, stride=stride)
     exact = functional.conv2d(x.double(), w.double(), bias.double(), padding=1, stride=stride)
@@ -194,7 +194,7 @@ def test_what_taps_share_is_copied_once(case, config, monkeypatch):
     of_strips.update(config)
     serve_few(monkeypatch)
     for name, value in {"WASTE": 9.0, "processors": lambda _: 1}.items():
-        monkeypatch.setattr(launch_tma, name, value)
+        monkeypatch.setattr(launch_sm90, name, value)
     check(convolve, operands(shape, channels, taps), **words)
     assert asked[:2] == ["conv_halo_sm90"] * 2, "the convolution, and the gradient of its input"
 

@@ -15,20 +15,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm import b2b_gemm
-from nojit.kernels.block_sparse import (
-    BlockLayout,
-    block_sparse_matmul,
-    block_sparse_softmax,
-    launch_matmul_tma,
-    op_softmax,
-)
-from nojit.kernels.block_sparse import launch_matmul as products
+from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, block_sparse_softmax
+from nojit.kernels.block_sparse.matmul import launch as products
+from nojit.kernels.block_sparse.matmul import launch_sm90 as sparse_mapped
+from nojit.kernels.block_sparse.softmax import op as sparse_softmax
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.calls import tensor_maps
 from nojit.kernels.calls.memos import DIRECT, Memo, Recording, new_contiguous, new_memo
 from nojit.kernels.calls.torch_state import is_real
 from nojit.kernels.conv import conv2d, conv3d
-from nojit.kernels.conv import launch_tma as conv_mapped
+from nojit.kernels.conv import launch_sm90 as conv_mapped
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.flash_attention import flash_attention
 from nojit.kernels.flash_attention import launch as flash_launch
@@ -86,7 +82,7 @@ def launches() -> Iterator[Launches]:
 @pytest.fixture(params=[False, True], ids=["pointers", "maps"])
 def device(request, monkeypatch):
     """Say of the CPU that it has kernels over tensor maps, or not."""
-    for module in (flash_launch, launch_matmul_tma, flex_forward, conv_mapped):
+    for module in (flash_launch, sparse_mapped, flex_forward, conv_mapped):
         monkeypatch.setattr(module, "takes_maps", lambda value: request.param and value.element_size() == 2)
     monkeypatch.setattr(tensor_maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
 
@@ -97,7 +93,7 @@ def checked(monkeypatch):
     seen: list[str] = []
     for module, name in (
         (attention, "check_operands"),
-        (op_softmax, "check_sparse"),
+        (sparse_softmax, "check_sparse"),
         (products, "run_sdd"),
         (products, "run_dsd"),
     ):

@@ -8,9 +8,10 @@ from random import Random
 from typing import Final, Literal, cast
 
 import torch
-from nojit.kernels.block_sparse import launch_matmul_tma, reference
-from nojit.kernels.block_sparse.launch_matmul import launch_dsd, launch_merge, launch_sdd, strips_of
+from nojit.kernels.block_sparse import reference
 from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.matmul import launch_sm90
+from nojit.kernels.block_sparse.matmul.launch import launch_dsd, launch_merge, launch_sdd, strips_of
 from nojit.kernels.block_sparse.packing import Cuts
 from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
 from torch import Tensor
@@ -143,8 +144,8 @@ class MatmulProblem:
         (*_, strips, columns, blocks), sizes = layout.packing(a.device, a.dtype)
         tables = strips, columns, blocks
         if self._mapped:
-            maps = cast("launch_matmul_tma.SddMaps", launch_matmul_tma.describe_sdd(a, b.mT, out))
-            launch, _ = recorded(lambda: launch_matmul_tma.launch_sdd(maps, a.shape, tables, sizes))
+            maps = cast("launch_sm90.SddMaps", launch_sm90.describe_sdd(a, b.mT, out))
+            launch, _ = recorded(lambda: launch_sm90.launch_sdd(maps, a.shape, tables, sizes))
         else:
             launch, _ = recorded(lambda: launch_sdd(a, b.mT, out, tables, sizes))
         first = _first_head(layout)
@@ -161,10 +162,8 @@ class MatmulProblem:
         strips, cuts = self._strips(layout, out)
         partial = cuts.allocate(d)
         if self._mapped:
-            maps = cast("launch_matmul_tma.DsdMaps", launch_matmul_tma.describe_dsd(s, d, out, is_transposed=False))
-            launch, _ = recorded(
-                lambda: launch_matmul_tma.launch_dsd(maps, out.shape, partial, strips, cuts, one.block)
-            )
+            maps = cast("launch_sm90.DsdMaps", launch_sm90.describe_dsd(s, d, out, is_transposed=False))
+            launch, _ = recorded(lambda: launch_sm90.launch_dsd(maps, out.shape, partial, strips, cuts, one.block))
         else:
             launch, _ = recorded(lambda: launch_dsd(s, d, out, partial, strips, cuts, one.block, is_transposed=False))
         first = _first_head(layout)
@@ -255,7 +254,7 @@ def _packed(use: str) -> list[tuple[Problem, int]]:
 
 def _fills_tiles(problem: Problem) -> bool:
     sizes = problem.layout().packing("cpu", torch.bfloat16).sizes
-    return problem.block >= launch_matmul_tma.LEAST_BLOCK and sizes.tile == sizes.height == launch_matmul_tma.ROWS
+    return problem.block >= launch_sm90.LEAST_BLOCK and sizes.tile == sizes.height == launch_sm90.ROWS
 
 
 def _drawn(use: str) -> list[tuple[Problem, int]]:

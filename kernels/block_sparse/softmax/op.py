@@ -14,13 +14,13 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.block_sparse.checks import check_bias, check_mask, check_sparse, check_writable
-from nojit.kernels.block_sparse.launch_softmax import (
+from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.softmax.launch import (
     allocate_gradients,
     launch_forward,
     softmax_backward,
     softmax_forward,
 )
-from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.calls.arguments import check_flags, check_like, check_number
 from nojit.kernels.calls.memos import Recording
 from nojit.kernels.calls.registration import define

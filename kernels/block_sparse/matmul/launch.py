@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from nojit.kernels import library
-from nojit.kernels.block_sparse import launch_matmul_tma
-from nojit.kernels.block_sparse.launch_matmul_tma import Facts
+from nojit.kernels.block_sparse.matmul import launch_sm90
+from nojit.kernels.block_sparse.matmul.launch_sm90 import Facts
 from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Sizes
 from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.torch_state import precision
@@ -40,11 +40,11 @@ def run_sdd(a: Tensor, b: Tensor, tables: Sequence[Tensor], sizes: Sequence[int]
     if not out.numel():
         return
     of_layout = Sizes(*sizes)
-    maps = launch_matmul_tma.maps_of_sdd(a, b, out, of_layout)
+    maps = launch_sm90.maps_of_sdd(a, b, out, of_layout)
     if maps is None:
         launch_sdd(a, b, out, tables[10:], of_layout, caller)
     else:
-        launch_matmul_tma.launch_sdd(maps, a.shape, tables[10:], of_layout, caller)
+        launch_sm90.launch_sdd(maps, a.shape, tables[10:], of_layout, caller)
 
 
 def launch_sdd(
@@ -95,11 +95,11 @@ def run_dsd(
     of_layout = Sizes(*sizes)
     strips, cuts = strips_of(tables, of_layout, is_transposed, out.shape, deterministic)
     partial = cuts.allocate(d, caller)
-    maps = launch_matmul_tma.maps_of_dsd(s, d, out, of_layout.block, cuts.height, is_transposed)
+    maps = launch_sm90.maps_of_dsd(s, d, out, of_layout.block, cuts.height, is_transposed)
     if maps is None:
         launch_dsd(s, d, out, partial, strips, cuts, of_layout.block, is_transposed, caller)
     else:
-        launch_matmul_tma.launch_dsd(maps, out.shape, partial, strips, cuts, of_layout.block, caller)
+        launch_sm90.launch_dsd(maps, out.shape, partial, strips, cuts, of_layout.block, caller)
     if cuts.slots:
         launch_merge(partial, out, strips[3], cuts, caller)
 

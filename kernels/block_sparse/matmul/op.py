@@ -1,4 +1,4 @@
-"""``block_sparse_matmul``: validation, and reduction of all modes and transposes to the two products of `op_matmul_autograd`.
+"""``block_sparse_matmul``: validation, and reduction of all modes and transposes to the two products of `op_autograd`.
 
 These are ``sdd`` (dense by dense, sparse result) and ``dsd`` (sparse by dense). Dense tensors are transposed by their
 strides. ``dds`` is the transpose of a ``dsd``, ``C^T = S^T @ D^T``. A transposed result swaps the operands.
@@ -12,8 +12,8 @@ from typing import Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.block_sparse import launch_matmul, op_matmul_autograd
 from nojit.kernels.block_sparse.layout import BlockLayout
+from nojit.kernels.block_sparse.matmul import launch, op_autograd
 from nojit.kernels.block_sparse.packing import Packing
 from nojit.kernels.calls.arguments import (
     check_apart,
@@ -215,10 +215,10 @@ def _blocks_first(
 
 def _run_sdd(a: Tensor, b: Tensor, packing: Packing, deterministic: bool, out: Tensor | None) -> Tensor:
     if out is None:
-        return op_matmul_autograd.sdd(a, b, packing, deterministic)
+        return op_autograd.sdd(a, b, packing, deterministic)
     sizes = packing.sizes
     _check_out(out, a, b, (a.shape[0], sizes.nnz, sizes.block, sizes.block), "Z, nnz, block, block")
-    op_matmul_autograd.sdd_into(a, b, packing, out)
+    op_autograd.sdd_into(a, b, packing, out)
     return written(out)
 
 
@@ -237,11 +237,11 @@ def _run_dsd(
         out: where to write the result; None for a new tensor.
     """
     if out is None:
-        product = op_matmul_autograd.dsd(s, d, packing, is_transposed, flip, deterministic)
+        product = op_autograd.dsd(s, d, packing, is_transposed, flip, deterministic)
         return product.mT if flip else product
     sides = (packing.sizes.rows_of(is_transposed), d.shape[3])
     _check_out(out, s, d, (*d.shape[:2], *(reversed(sides) if flip else sides)), "Z, H, rows, columns")
-    op_matmul_autograd.dsd_into(s, d, packing, is_transposed, deterministic, out.mT if flip else out)
+    op_autograd.dsd_into(s, d, packing, is_transposed, deterministic, out.mT if flip else out)
     return written(out)
 
 
@@ -322,7 +322,7 @@ def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) ->
     own = packing.sizes
     recording.constant(*packing.tables)
     out = recording.make(Tensor.new_empty, a, a.shape[0], own.nnz, own.block, own.block)
-    launch_matmul.run_sdd(a, b, packing.tables, own, out, recording)
+    launch.run_sdd(a, b, packing.tables, own, out, recording)
     return out
 
 
@@ -340,5 +340,5 @@ def _record_dsd(
     sides = (own.rows_of(is_transposed), d.shape[3])
     result = recording.make(Tensor.new_empty, d, *d.shape[:2], *(reversed(sides) if flip else sides))
     out = recording.stands(result.mT, result) if flip else result
-    launch_matmul.run_dsd(s, d, packing.tables, own, is_transposed, deterministic, out, recording)
+    launch.run_dsd(s, d, packing.tables, own, is_transposed, deterministic, out, recording)
     return result

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
-from nojit.kernels.block_sparse.launch_matmul import run_dsd, run_sdd
+from nojit.kernels.block_sparse.matmul.launch import run_dsd, run_sdd
 from nojit.kernels.block_sparse.packing import Packing, Sizes
 from nojit.kernels.calls.memos import DIRECT
 from nojit.kernels.calls.registration import define

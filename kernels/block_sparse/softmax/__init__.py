@@ -1,0 +1,1 @@
+"""The softmax over block-sparse matrices, and its gradient."""
