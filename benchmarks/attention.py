@@ -71,9 +71,9 @@ Call = Callable[[], tuple[Tensor, ...]]
 
 def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
     """Return the contenders: nojit, with and without TMA descriptors, and torch's backends."""
+    from nojit.kernels.attention.masks import mask_of
     from nojit.kernels.flash_attention import flash_attention
     from nojit.kernels.flash_attention import launch as flash_launch
-    from nojit.kernels.flash_attention.masks import mask_of
 
     def torchs(backend: SDPBackend, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         with sdpa_kernel(backend):

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Final, cast
 
 from nojit.kernels.attention.checks import FP8
+from nojit.kernels.attention.masks import Mask
 from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.calls.arguments import refuse_type
 from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.tensor_maps import Described, capability, described, processors, takes_maps
-from nojit.kernels.flash_attention.masks import Mask
 from torch import Tensor
 
 __all__ = [

@@ -8,10 +8,10 @@ from typing import Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.attention.masks import Mask
 from nojit.kernels.attention.outputs import Gradients, prepared
 from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.flash_attention.launch_sm90_bwd import gradient_maps_of, launch_backward_over_maps
-from nojit.kernels.flash_attention.masks import Mask
 from torch import Tensor
 
 __all__ = [

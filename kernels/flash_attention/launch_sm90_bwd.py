@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.attention.masks import Mask
 from nojit.kernels.calls.tensor_maps import Described, described, takes_maps
-from nojit.kernels.flash_attention.masks import Mask
 from torch import Tensor
 
 __all__ = [

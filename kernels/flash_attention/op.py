@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.attention.checks import Window, check_differentiable, check_gradients, window_sides
+from nojit.kernels.attention.masks import mask_of
 from nojit.kernels.attention.outputs import Gradients, allocate_gradients, allocate_output, allocate_sums, with_sums
 from nojit.kernels.calls.arguments import check_flags, check_number
 from nojit.kernels.calls.memos import Recording, new_memo
@@ -18,7 +19,6 @@ from nojit.kernels.calls.torch_state import autocasts, is_plain, lowered, may_di
 from nojit.kernels.flash_attention.checks import check_operands
 from nojit.kernels.flash_attention.launch import launch_forward
 from nojit.kernels.flash_attention.launch_bwd import launch_backward
-from nojit.kernels.flash_attention.masks import mask_of
 from torch import Tensor
 
 __all__ = ["flash_attention"]

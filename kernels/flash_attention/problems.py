@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
+from nojit.kernels.attention import expected
 from nojit.kernels.attention.outputs import allocate_output
+from nojit.kernels.attention.shapes import PROBLEMS, AttentionShape, drawn, drawn_wide
 from nojit.kernels.flash_attention import launch_sm90_bwd as over_maps
-from nojit.kernels.flash_attention import yardstick
 from nojit.kernels.flash_attention.launch import (
     launch_over_maps,
     launch_over_pointers,
@@ -22,7 +23,6 @@ from nojit.kernels.flash_attention.launch_bwd import (
     launch_dq_over_pointers,
 )
 from nojit.kernels.flash_attention.launch_sm90_bwd import GradientMaps, Workspace
-from nojit.kernels.flash_attention.shapes import PROBLEMS, Problem, drawn, drawn_wide
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, recorded, rounding
 from torch import Tensor
 
@@ -30,9 +30,9 @@ __all__ = [
     "PROBLEMS",
     "ROLES",
     "AttentionProblem",
+    "AttentionShape",
     "GradientProblem",
     "MappedGradientProblem",
-    "Problem",
     "problems",
 ]
 
@@ -64,7 +64,7 @@ _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8e4nv": torc
 class _AttentionCall:
     """One call of one kernel, in one dtype; base class of the problems."""
 
-    problem: Problem
+    problem: AttentionShape
     dtype: str
     kernel: str
 
@@ -118,11 +118,11 @@ class AttentionProblem(_AttentionCall):
         parts = [
             part
             for batch, head in ((0, 0), (-1, one.heads - 1))
-            for part in yardstick.output_parts(
+            for part in expected.output_parts(
                 (q[batch, head], k[batch, head // group], v[batch, head // group]), out[batch, head], one
             )
         ]
-        return yardstick.work(launch, parts, (q, k, v, out), one.flops)
+        return expected.work(launch, parts, (q, k, v, out), one.flops)
 
     def _launch(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> None:
         """Launch this problem's kernel, even where the operator would choose another one."""
@@ -144,30 +144,30 @@ class GradientProblem(_AttentionCall):
             return self._prepare_delta(device)
         one = self.problem
         q, k, v, dout = self._operands(device)
-        sums = yardstick.RowSums.guessed(one, device)
+        sums = expected.RowSums.guessed(one, device)
         written = tuple(map(torch.empty_like, (q, k, v)))
         parts = [
             part
             for batch, head in ((0, 0), (-1, one.kv_heads - 1))
-            for part in yardstick.gradient_parts((q, k, v, dout), written, sums, (batch, head), one)
+            for part in expected.gradient_parts((q, k, v, dout), written, sums, (batch, head), one)
         ]
         scale, mask, (dq, dk, dv) = one.head_dim**-0.5, one.mask, written
         given = (q, k, v, dout, sums.lse, sums.delta)
         if self.kernel == "flash_attention_bwd_dq":
             launch, _ = recorded(lambda: launch_dq_over_pointers(*given, dq, scale, mask))
             parts = [part for part in parts if part.gradient == 0]
-            return yardstick.work(launch, parts, (*given, dq), 3 * one.flops // 2)
+            return expected.work(launch, parts, (*given, dq), 3 * one.flops // 2)
         launch, _ = recorded(lambda: launch_dkdv_over_pointers(*given, dk, dv, scale, mask))
         parts = [part for part in parts if part.gradient > 0]
-        return yardstick.work(launch, parts, (*given, dk, dv), 2 * one.flops)
+        return expected.work(launch, parts, (*given, dk, dv), 2 * one.flops)
 
     def _prepare_delta(self, device: str) -> Work:
         out, dout = (self._operands(device)[-1].roll(shift, 2) for shift in (0, 1))
         delta = torch.empty(out.shape[:3], device=device)
         launch, _ = recorded(lambda: launch_delta(out, dout, delta, None, delta))
         exact = (out.float() * dout.float()).sum(-1)
-        part = yardstick.Part(delta, exact, rounding(exact, torch.float32))
-        return yardstick.work(launch, [part], (out, dout, delta), 2 * out.numel())
+        part = expected.Part(delta, exact, rounding(exact, torch.float32))
+        return expected.work(launch, [part], (out, dout, delta), 2 * out.numel())
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,24 +194,24 @@ class MappedGradientProblem(_AttentionCall):
         launch, _ = recorded(lambda: over_maps.launch_prepare(maps, out, lse, None, room))
         written = room.statistics[..., : self.problem.q_len]
         exact = torch.stack([lse / math.log(2), (out.float() * dout.float()).sum(-1)])
-        part = yardstick.Part(written, exact, rounding(exact, torch.float32))
-        return yardstick.work(launch, [part], (out, dout, lse, written), 2 * out.numel())
+        part = expected.Part(written, exact, rounding(exact, torch.float32))
+        return expected.work(launch, [part], (out, dout, lse, written), 2 * out.numel())
 
     def _prepare_finish(self, maps: GradientMaps, room: Workspace, dq: Tensor) -> Work:
         room.sums.copy_(maps.q.base)
         lse = room.sums[..., 0].contiguous()
         launch, _ = recorded(lambda: over_maps.launch_finish(maps, room, lse, dq, 0.5))
-        part = yardstick.Part(dq, room.sums * 0.5, rounding(room.sums * 0.5, dq.dtype))
-        return yardstick.work(launch, [part], (room.sums, dq), dq.numel())
+        part = expected.Part(dq, room.sums * 0.5, rounding(room.sums * 0.5, dq.dtype))
+        return expected.work(launch, [part], (room.sums, dq), dq.numel())
 
     def _prepare_gradients(self, maps: GradientMaps, room: Workspace) -> Work:
         one = self.problem
         q, k, v, dout, dk, dv = (each.base for each in maps)
-        sums = yardstick.RowSums.guessed(one, str(q.device))
+        sums = expected.RowSums.guessed(one, str(q.device))
         parts = [
             part
             for batch, head in ((0, 0), (-1, one.kv_heads - 1))
-            for part in yardstick.gradient_parts((q, k, v, dout), (q, dk, dv), sums, (batch, head), one)
+            for part in expected.gradient_parts((q, k, v, dout), (q, dk, dv), sums, (batch, head), one)
             if part.gradient > 0
         ]
         for statistic, past_the_end, rows in zip(
@@ -219,7 +219,7 @@ class MappedGradientProblem(_AttentionCall):
         ):
             statistic.fill_(past_the_end)[..., : one.q_len] = rows
         launch, _ = recorded(lambda: over_maps.launch_gradients_over_maps(maps, room, one.head_dim**-0.5, one.mask))
-        return yardstick.work(launch, parts, (q, k, v, dout, dk, dv, room.sums), 5 * one.flops // 2)
+        return expected.work(launch, parts, (q, k, v, dout, dk, dv, room.sums), 5 * one.flops // 2)
 
 
 def problems(use: str) -> tuple[TuningProblem, ...]:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.attention.masks import NO_MASK, Mask
 from nojit.kernels.attention.outputs import Gradients, prepared
 from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_widths
 from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
 from nojit.kernels.calls.strides import kv_strides
 from nojit.kernels.flash_attention import launch_bwd as flash
 from nojit.kernels.flash_attention.launch_bwd import launch_delta
-from nojit.kernels.flash_attention.masks import NO_MASK, Mask
 from nojit.kernels.flex import launch_sm90_bwd
 from nojit.kernels.score_mod.modification import Captured, Modification, mod_arguments
 from nojit.kernels.score_mod.mods import BIAS, RELATIVE, Slot, lightest

@@ -11,12 +11,12 @@ from random import Random
 from typing import Final
 
 import torch
+from nojit.kernels.attention.expected import Part, work
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums
 from nojit.kernels.block_mask.evaluation import MaskMod
 from nojit.kernels.block_mask.masks import create_block_mask, tables_of
 from nojit.kernels.block_mask.patterns import Causal, Documents, Prefix, Window
 from nojit.kernels.block_mask.tables import MaskTables, no_mask
-from nojit.kernels.flash_attention.yardstick import Part, work
 from nojit.kernels.flex.launch import launch_over_maps, launch_over_pointers, maps_of
 from nojit.kernels.flex.launch_bwd import launch_dkdv, launch_dq
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, draws, generator, recorded, rounding, spread

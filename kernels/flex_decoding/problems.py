@@ -11,9 +11,9 @@ from random import Random
 from typing import Any, Final
 
 import torch
+from nojit.kernels.attention.expected import Part, work
 from nojit.kernels.block_mask.evaluation import MaskMod
 from nojit.kernels.block_mask.masks import create_block_mask, tables_of
-from nojit.kernels.flash_attention.yardstick import Part, work
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, launch_attention, launch_merge, part_width, splits_for
 from nojit.kernels.flex_decoding.masks import Mask, band_of_words, mask_of_tables

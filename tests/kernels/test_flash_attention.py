@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
 from nojit.kernels import library
+from nojit.kernels.attention.masks import Mask
 from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import flash_attention, reference
 from nojit.kernels.flash_attention import launch as flash_launch
-from nojit.kernels.flash_attention.masks import Mask
-from nojit.kernels.flash_attention.problems import PROBLEMS, Problem
+from nojit.kernels.flash_attention.problems import PROBLEMS, AttentionShape
 from nojit.kernels.problem import recorded
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
@@ -23,7 +23,7 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-def make(problem: Problem, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+def make(problem: AttentionShape, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     q = torch.randn(problem.batch, problem.heads, problem.q_len, problem.head_dim)
     k = torch.randn(problem.batch, problem.kv_heads, problem.kv_len, problem.head_dim)
     v = torch.randn(problem.batch, problem.kv_heads, problem.kv_len, problem.v_dim)
@@ -60,20 +60,20 @@ def test_is_as_accurate_as_torch(problem, dtype):
 @pytest.mark.parametrize("scale", [0.0, -0.7, 3.0])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_any_scale(scale, is_causal):
-    q, k, v = make(Problem("", 1, 2, 2, 40, 150, 32, 32), torch.float32)
+    q, k, v = make(AttentionShape("", 1, 2, 2, 40, 150, 32, 32), torch.float32)
     check(q, k, v, scale=scale, is_causal=is_causal)
 
 
 @pytest.mark.parametrize("grad", [False, True])
 def test_an_int_for_the_scale_or_the_flag_is_taken_at_its_value(grad):
     """Kernels tell 1 from True and from 1.0: the operator must not pass on what it was given."""
-    q, k, v = make(Problem("", 1, 1, 1, 9, 9, 16, 16), torch.float32)
+    q, k, v = make(AttentionShape("", 1, 1, 1, 9, 9, 16, 16), torch.float32)
     expected = flash_attention(q, k, v, scale=2.0, is_causal=True)
     assert torch.equal(flash_attention(q.requires_grad_(grad), k, v, scale=2, is_causal=1), expected)
 
 
 def test_rows_that_see_nothing_give_zero_and_minus_infinity():
-    q, k, v = make(Problem("", 1, 2, 1, 140, 9, 32, 32), torch.float16)
+    q, k, v = make(AttentionShape("", 1, 2, 1, 140, 9, 32, 32), torch.float16)
     out, lse = flash_attention(q, k, v, is_causal=True, causal_alignment="bottom_right", return_lse=True)
     assert (out[:, :, :131] == 0).all()
     assert (lse[:, :, :131] == float("-inf")).all()
@@ -81,12 +81,12 @@ def test_rows_that_see_nothing_give_zero_and_minus_infinity():
 
 
 def test_large_scores_do_not_overflow():
-    q, k, v = make(Problem("", 1, 1, 1, 20, 40, 64, 64), torch.float16)
+    q, k, v = make(AttentionShape("", 1, 1, 1, 20, 40, 64, 64), torch.float16)
     check(q * 60, k * 60, v)
 
 
 def test_one_call_does_not_depend_on_the_log_sums_being_asked_for():
-    q, k, v = make(Problem("", 1, 2, 1, 40, 40, 64, 64), torch.bfloat16)
+    q, k, v = make(AttentionShape("", 1, 2, 1, 40, 40, 64, 64), torch.bfloat16)
     with_lse, _ = flash_attention(q, k, v, return_lse=True)
     assert torch.equal(flash_attention(q, k, v), with_lse)
 
@@ -94,7 +94,7 @@ def test_one_call_does_not_depend_on_the_log_sums_being_asked_for():
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_neither_padding_nor_neighbours_leak_in(is_causal):
     """Rows and columns beyond the operands hold NaN, as the memory of a larger tensor may."""
-    q, k, v = make(Problem("", 2, 2, 2, 37, 45, 40, 40), torch.float16)
+    q, k, v = make(AttentionShape("", 2, 2, 2, 37, 45, 40, 40), torch.float16)
     around = [torch.full((2, 2, x.shape[2] + 100, 64), float("nan"), dtype=x.dtype) for x in (q, k, v)]
     inside = [memory[:, :, : x.shape[2], : x.shape[3]] for memory, x in zip(around, (q, k, v), strict=True)]
     for view, x in zip(inside, (q, k, v), strict=True):
@@ -114,7 +114,7 @@ def test_neither_padding_nor_neighbours_leak_in(is_causal):
     ],
 )
 def test_any_strides(arrange):
-    q, k, v = (arrange(x) for x in make(Problem("", 2, 4, 4, 19, 23, 48, 48), torch.float16))
+    q, k, v = (arrange(x) for x in make(AttentionShape("", 2, 4, 4, 19, 23, 48, 48), torch.float16))
     out = check(q, k, v, is_causal=True)
     assert out.stride(3) == 1
 
@@ -235,7 +235,7 @@ def test_refuses_another_alignment():
 
 @pytest.mark.parametrize("return_lse", [False, True])
 def test_operator_is_sound(return_lse):
-    q, k, v = make(Problem("", 1, 2, 1, 5, 6, 16, 24), torch.float32)
+    q, k, v = make(AttentionShape("", 1, 2, 1, 5, 6, 16, 24), torch.float32)
     arguments = (q, k, v, None, True, "bottom_right", 2, None, return_lse)
     checks = ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic")
     torch.library.opcheck(torch.ops.nojit.flash_attention.default, arguments, test_utils=checks)
@@ -245,7 +245,7 @@ def test_traces_without_a_graph_break():
     traced = torch.compile(
         lambda *x: flash_attention(*x, is_causal=True, return_lse=True), backend="eager", fullgraph=True
     )
-    q, k, v = make(Problem("", 1, 2, 1, 5, 6, 16, 16), torch.float32)
+    q, k, v = make(AttentionShape("", 1, 2, 1, 5, 6, 16, 16), torch.float32)
     for got, expected in zip(traced(q, k, v), flash_attention(q, k, v, is_causal=True, return_lse=True), strict=True):
         assert torch.equal(got, expected)
 

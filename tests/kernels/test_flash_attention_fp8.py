@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
+from nojit.kernels.attention.masks import NO_MASK
 from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import flash_attention, reference
 from nojit.kernels.flash_attention import launch as flash_launch
-from nojit.kernels.flash_attention.masks import NO_MASK
-from nojit.kernels.flash_attention.problems import PROBLEMS, Problem
+from nojit.kernels.flash_attention.problems import PROBLEMS, AttentionShape
 from nojit.kernels.problem import recorded
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
@@ -23,7 +23,7 @@ FP8 = torch.float8_e4m3fn
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-def make(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+def make(problem: AttentionShape) -> tuple[Tensor, Tensor, Tensor]:
     q = torch.randn(problem.batch, problem.heads, problem.q_len, problem.head_dim)
     k = torch.randn(problem.batch, problem.kv_heads, problem.kv_len, problem.head_dim)
     v = torch.randn(problem.batch, problem.kv_heads, problem.kv_len, problem.v_dim)
@@ -54,16 +54,16 @@ def test_is_as_accurate_as_torch_in_bf16(problem):
 
 @pytest.mark.parametrize("words", [{"window": (9, 30)}, {"is_causal": True, "window": 20}], ids=str)
 def test_windows(words):
-    check(*make(Problem("", 1, 4, 2, 90, 150, 64, 64)), **words, causal_alignment="bottom_right")
+    check(*make(AttentionShape("", 1, 4, 2, 90, 150, 64, 64)), **words, causal_alignment="bottom_right")
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.7, 3.0])
 def test_any_scale(scale):
-    check(*make(Problem("", 1, 2, 2, 40, 150, 32, 32)), scale=scale, is_causal=True)
+    check(*make(AttentionShape("", 1, 2, 2, 40, 150, 32, 32)), scale=scale, is_causal=True)
 
 
 def test_the_least_and_the_largest_values():
-    q, k, v = (x.double() for x in make(Problem("", 1, 2, 1, 40, 70, 64, 64)))
+    q, k, v = (x.double() for x in make(AttentionShape("", 1, 2, 1, 40, 70, 64, 64)))
     check((q / 64).to(FP8), k.to(FP8), (v * 100).clamp(-448, 448).to(FP8))
     # below 2^-6 there are no more than three bits
     check(q.to(FP8), (k / 256).to(FP8), (v / 256).to(FP8))
@@ -80,7 +80,7 @@ def test_the_least_and_the_largest_values():
     ],
 )
 def test_any_strides(arrange):
-    check(*(arrange(x) for x in make(Problem("", 2, 4, 4, 19, 23, 48, 48))), is_causal=True)
+    check(*(arrange(x) for x in make(AttentionShape("", 2, 4, 4, 19, 23, 48, 48))), is_causal=True)
 
 
 def test_the_output_lies_in_memory_as_the_queries_do():
@@ -90,7 +90,7 @@ def test_the_output_lies_in_memory_as_the_queries_do():
 
 @pytest.mark.parametrize(("dims", "width"), [((8, 8), 64), ((64, 65), 128), ((192, 128), 256)])
 def test_one_width_of_a_few_is_asked_for(dims, width):
-    q, k, v = make(Problem("", 1, 2, 1, 5, 6, *dims))
+    q, k, v = make(AttentionShape("", 1, 2, 1, 5, 6, *dims))
     launch, out = recorded(lambda: flash_attention(q, k, v))
     assert launch.kernel == "flash_attention_fwd_fp8"
     assert launch.named == {"MASK": "none", "BLOCK_D": width, "BLOCK_DV": width}
@@ -104,7 +104,7 @@ def test_nothing_runs_before_sm_90(monkeypatch):
         is_cuda = True
 
     monkeypatch.setattr(tensor_maps, "_facts", lambda _: SimpleNamespace(major=8, minor=9))
-    q, k, v = make(Problem("", 1, 1, 1, 2, 2, 64, 64))
+    q, k, v = make(AttentionShape("", 1, 1, 1, 2, 2, 64, 64))
     with pytest.raises(
         ArgumentError, match=r"q: expected a device of sm_90 or newer for torch.float8_e4m3fn, got sm_89"
     ):
@@ -114,7 +114,7 @@ def test_nothing_runs_before_sm_90(monkeypatch):
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("return_lse", [False, True])
 def test_there_are_no_gradients(place, return_lse):
-    given = make(Problem("", 1, 1, 1, 4, 5, 16, 16))
+    given = make(AttentionShape("", 1, 1, 1, 4, 5, 16, 16))
     given[place].requires_grad_()
     with pytest.raises(
         ArgumentError, match=r"q: expected .*float32 where gradients are required, got torch.float8_e4m3fn"
@@ -125,7 +125,7 @@ def test_there_are_no_gradients(place, return_lse):
 
 
 def test_operands_are_of_one_dtype():
-    q, k, v = make(Problem("", 1, 1, 1, 4, 5, 16, 16))
+    q, k, v = make(AttentionShape("", 1, 1, 1, 4, 5, 16, 16))
     with pytest.raises(ArgumentError, match=r"v: expected torch.float8_e4m3fn as q has, got torch.bfloat16"):
         flash_attention(q, k, v.to(torch.bfloat16))
     with pytest.raises(
@@ -135,7 +135,7 @@ def test_operands_are_of_one_dtype():
 
 
 def test_operator_is_sound():
-    given = make(Problem("", 1, 2, 1, 5, 6, 16, 24))
+    given = make(AttentionShape("", 1, 2, 1, 5, 6, 16, 24))
     arguments = (*given, None, True, "bottom_right", 2, None, True)
     # the other checks compare copies of the operands by arithmetic that torch has not for them
     torch.library.opcheck(torch.ops.nojit.flash_attention.default, arguments, test_utils="test_faketensor")
@@ -143,5 +143,5 @@ def test_operator_is_sound():
 
 def test_traces_without_a_graph_break():
     traced = torch.compile(lambda *x: flash_attention(*x, is_causal=True), backend="eager", fullgraph=True)
-    given = make(Problem("", 1, 2, 1, 5, 6, 16, 16))
+    given = make(AttentionShape("", 1, 2, 1, 5, 6, 16, 16))
     assert torch.equal(traced(*given), flash_attention(*given, is_causal=True))

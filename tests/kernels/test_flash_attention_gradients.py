@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from nojit.kernels.flash_attention import FlashAttention, flash_attention, reference
-from nojit.kernels.flash_attention.problems import PROBLEMS, Problem
+from nojit.kernels.flash_attention.problems import PROBLEMS, AttentionShape
 from torch import Tensor
 
 from tests.kernels.accuracy import assert_accurate
@@ -13,7 +13,7 @@ from tests.kernels.test_flash_attention import FLOATS, make
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 
-SMALL = Problem("", 1, 2, 1, 20, 33, 32, 32)
+SMALL = AttentionShape("", 1, 2, 1, 20, 33, 32, 32)
 
 
 def differentiate(function, operands, grads, **words) -> tuple[Tensor, ...]:
@@ -85,13 +85,13 @@ def test_are_as_accurate_as_torchs(problem, dtype):
 @pytest.mark.parametrize(("is_causal", "alignment"), [(False, "top_left"), (True, "bottom_right")])
 @pytest.mark.parametrize(("q_len", "kv_len"), [(70, 150), (150, 20)])
 def test_of_windows(q_len, kv_len, window, is_causal, alignment):
-    operands = needing(make(Problem("", 1, 2, 1, q_len, kv_len, 16, 16), torch.float32))
+    operands = needing(make(AttentionShape("", 1, 2, 1, q_len, kv_len, 16, 16), torch.float32))
     check(operands, with_lse=True, window=window, is_causal=is_causal, causal_alignment=alignment)
 
 
 @pytest.mark.parametrize("dims", [(80, 80), (96, 40), (16, 111), (40, 24)])
 def test_of_widths_that_are_no_powers_of_two(dims):
-    check(needing(make(Problem("", 1, 4, 2, 20, 40, *dims), torch.bfloat16)), is_causal=True)
+    check(needing(make(AttentionShape("", 1, 4, 2, 20, 40, *dims), torch.bfloat16)), is_causal=True)
 
 
 @pytest.mark.parametrize("scale", [0.0, -0.7, 3.0])
@@ -139,7 +139,7 @@ def test_only_what_is_needed_is_computed(which):
     ],
 )
 def test_of_any_strides(arrange):
-    operands = needing(tuple(arrange(x) for x in make(Problem("", 2, 2, 2, 19, 23, 48, 48), torch.float16)))
+    operands = needing(tuple(arrange(x) for x in make(AttentionShape("", 2, 2, 2, 19, 23, 48, 48), torch.float16)))
     for gradient in check(operands, is_causal=True):
         assert gradient.stride(3) == 1
 
@@ -158,7 +158,7 @@ def test_of_an_expanded_gradient(dtype):
 
 def test_rows_that_see_nothing_give_zero():
     """Whatever is passed back to their log-sums, which are -inf."""
-    q, k, v = needing(make(Problem("", 1, 2, 1, 140, 9, 32, 32), torch.float16))
+    q, k, v = needing(make(AttentionShape("", 1, 2, 1, 140, 9, 32, 32), torch.float16))
     out, lse = ours(q, k, v, is_causal=True, causal_alignment="bottom_right")
     dlse = torch.ones_like(lse)
     dlse[:, :, :131] = float("nan")
@@ -169,7 +169,7 @@ def test_rows_that_see_nothing_give_zero():
 
 def test_neither_padding_nor_neighbours_leak_in():
     """Rows and columns beyond the operands hold NaN, as the memory of a larger tensor may."""
-    operands = make(Problem("", 1, 2, 2, 37, 45, 40, 40), torch.float16)
+    operands = make(AttentionShape("", 1, 2, 2, 37, 45, 40, 40), torch.float16)
     around = [torch.full((1, 2, x.shape[2] + 100, 64), float("nan"), dtype=x.dtype) for x in operands]
     inside = [memory[:, :, : x.shape[2], : x.shape[3]] for memory, x in zip(around, operands, strict=True)]
     for view, x in zip(inside, operands, strict=True):
@@ -196,7 +196,7 @@ def test_of_nothing_are_zero(q_shape, k_shape):
 
 
 def test_repeat_to_the_bit():
-    operands = needing(make(Problem("", 1, 4, 2, 70, 80, 32, 32), torch.bfloat16))
+    operands = needing(make(AttentionShape("", 1, 4, 2, 70, 80, 32, 32), torch.bfloat16))
     grad = torch.randn(1, 4, 70, 32).to(torch.bfloat16)
     first, again = (differentiate(ours, operands, (grad,), is_causal=True) for _ in range(2))
     for value, other in zip(first, again, strict=True):
@@ -222,7 +222,7 @@ def test_the_bare_operator_needs_the_log_sums():
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("which", ["qkv", "k"])
 def test_vmap_maps_over_calls(which, times):
-    operands = needing(make(Problem("", 4, 2, 1, 5, 6, 16, 24), torch.float32), which)
+    operands = needing(make(AttentionShape("", 4, 2, 1, 5, 6, 16, 24), torch.float32), which)
     asked = [x for x in operands if x.requires_grad]
 
     def call(q, k, v):
@@ -241,7 +241,7 @@ def test_vmap_maps_over_calls(which, times):
 
 @pytest.mark.usefixtures("one_by_one")
 def test_vmap_maps_over_calls_when_compiled():
-    operands = needing([x[:, None] for x in make(Problem("", 4, 2, 1, 5, 6, 16, 24), torch.float32)])
+    operands = needing([x[:, None] for x in make(AttentionShape("", 4, 2, 1, 5, 6, 16, 24), torch.float32)])
     compiled = torch.compile(torch.func.vmap(flash_attention), backend="aot_eager", fullgraph=True)
     found, expected = compiled(*operands), flash_attention(*(x.flatten(0, 1) for x in operands))[:, None]
     assert torch.equal(found, expected)
@@ -252,7 +252,7 @@ def test_vmap_maps_over_calls_when_compiled():
 @pytest.mark.parametrize("with_dlse", [False, True])
 @pytest.mark.parametrize("wanted", [[True, True, True], [True, False, False], [False, True, False]], ids=str)
 def test_backward_operator_is_sound(wanted, with_dlse):
-    q, k, v = make(Problem("", 1, 2, 1, 5, 6, 16, 24), torch.float32)
+    q, k, v = make(AttentionShape("", 1, 2, 1, 5, 6, 16, 24), torch.float32)
     out, lse = ours(q, k, v, is_causal=True, window=2)
     arguments = (torch.randn_like(out), torch.randn_like(lse) if with_dlse else None, q, k, v, out, lse)
     words = (None, True, "top_left", 2, 2, wanted)
@@ -261,7 +261,7 @@ def test_backward_operator_is_sound(wanted, with_dlse):
 
 
 def test_operator_is_sound_with_gradients():
-    operands = needing(make(Problem("", 1, 2, 1, 5, 6, 16, 24), torch.float32))
+    operands = needing(make(AttentionShape("", 1, 2, 1, 5, 6, 16, 24), torch.float32))
     torch.library.opcheck(
         torch.ops.nojit.flash_attention.default, (*operands, None, True, "bottom_right", 2, None, True)
     )

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels import library
+from nojit.kernels.attention.masks import NO_MASK, Mask, mask_of
 from nojit.kernels.attention.outputs import allocate_gradients
 from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import (
@@ -19,7 +20,6 @@ from nojit.kernels.flash_attention import (
     reference,
 )
 from nojit.kernels.flash_attention.launch_bwd import launch_backward
-from nojit.kernels.flash_attention.masks import NO_MASK, Mask, mask_of
 from torch import Tensor
 
 from tests.kernels.accuracy import assert_accurate

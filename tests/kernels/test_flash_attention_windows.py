@@ -11,8 +11,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from nojit.kernels.attention.masks import Mask, mask_of
 from nojit.kernels.flash_attention import flash_attention, reference
-from nojit.kernels.flash_attention.masks import Mask, mask_of
 from nojit.kernels.problem import recorded
 from nojit.runtime.errors import ArgumentError
 

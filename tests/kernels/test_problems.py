@@ -16,12 +16,15 @@ from nojit.kernels import library
 from nojit.kernels.b2b_gemm import reference as b2b_reference
 from nojit.kernels.b2b_gemm.problems import PairProblem as B2bProblem
 from nojit.kernels.block_sparse import reference as sparse_reference
-from nojit.kernels.block_sparse.problems import Problem as SparseShape
-from nojit.kernels.block_sparse.problems import SoftmaxProblem
+from nojit.kernels.block_sparse.problems import SoftmaxProblem, SparseShape
 from nojit.kernels.block_sparse.softmax.op import block_sparse_softmax, softmax_bwd
 from nojit.kernels.bmm.problems import GemmProblem
-from nojit.kernels.flash_attention.problems import AttentionProblem, GradientProblem, MappedGradientProblem
-from nojit.kernels.flash_attention.problems import Problem as AttentionShape
+from nojit.kernels.flash_attention.problems import (
+    AttentionProblem,
+    AttentionShape,
+    GradientProblem,
+    MappedGradientProblem,
+)
 from nojit.kernels.flash_attention.reference import flash_attention
 from nojit.kernels.flex.problems import FlexProblem
 from nojit.kernels.flex.problems import Shape as FlexShape

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.flash_attention.shapes import Problem
+from nojit.kernels.attention.shapes import AttentionShape
 from nojit.kernels.problem import Launch, Work, rounding
 from torch import Tensor
 
@@ -46,7 +46,7 @@ class RowSums:
     delta: Tensor
 
     @classmethod
-    def guessed(cls, one: Problem, device: str) -> RowSums:
+    def guessed(cls, one: AttentionShape, device: str) -> RowSums:
         """Return plausible values for all heads; the caller overwrites those of the heads to be checked."""
         shape = (one.batch, one.heads, one.q_len)
         return cls(torch.full(shape, math.log(one.kv_len) + 0.5, device=device), torch.zeros(shape, device=device))
@@ -77,7 +77,7 @@ def work(launch: Launch, parts: Sequence[Part], tensors: Sequence[Tensor], flops
     )
 
 
-def output_parts(head: tuple[Tensor, Tensor, Tensor], out: Tensor, one: Problem) -> Iterator[Part]:
+def output_parts(head: tuple[Tensor, Tensor, Tensor], out: Tensor, one: AttentionShape) -> Iterator[Part]:
     """Yield the groups of rows of one head's output `out` [M, Dv]; `head` is its q, k and v."""
     q, k, v = head
     # torch cannot multiply e4m3: use the same values in the output's dtype
@@ -90,7 +90,7 @@ def gradient_parts(
     written: tuple[Tensor, ...],
     sums: RowSums,
     place: tuple[int, int],
-    one: Problem,
+    one: AttentionShape,
 ) -> Iterator[Part]:
     """Yield the groups of gradient rows that depend on one key head of one batch; write their `sums`.
 
@@ -123,7 +123,7 @@ def _groups(written: Tensor, exact: Tensor, torchs: Tensor, factor: int, gradien
         yield Part(written[first:end], exact[first:end], tolerance, gradient)
 
 
-def _scores(q: Tensor, k: Tensor, first: int, one: Problem) -> Tensor:
+def _scores(q: Tensor, k: Tensor, first: int, one: AttentionShape) -> Tensor:
     """Return the masked scores of the queries `q`, which start at index `first`."""
     scores = (q @ k.T).float() * one.head_dim**-0.5
     if one.is_causal:
@@ -132,13 +132,13 @@ def _scores(q: Tensor, k: Tensor, first: int, one: Problem) -> Tensor:
     return scores
 
 
-def _output(q: Tensor, k: Tensor, v: Tensor, one: Problem) -> Tensor:
+def _output(q: Tensor, k: Tensor, v: Tensor, one: AttentionShape) -> Tensor:
     """Compute attention for one head, `_CHUNK` queries at a time, in the dtype of the operands."""
     starts = range(0, len(q), _CHUNK)
     return torch.cat([torch.softmax(_scores(q[at : at + _CHUNK], k, at, one), -1).to(q.dtype) @ v for at in starts])
 
 
-def _gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, *, one: Problem) -> _Head:
+def _gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, *, one: AttentionShape) -> _Head:
     """Compute the gradients of one head, `_CHUNK` queries at a time; sums over chunks are fp32."""
     dk, dv = (torch.zeros(value.shape, device=q.device) for value in (k, v))
     lse, delta, dq = [], [], []
