@@ -155,9 +155,9 @@ def products(everything: bool, modes: list[str]) -> Iterator[Product]:
 def bsr_row(rounds: int) -> Row | None:
     """Measure one head of a window against torch's BSR product; None if torch lacks it."""
     from nojit.kernels.block_sparse import block_sparse_matmul, reference
-    from nojit.kernels.block_sparse.matmul.problems import Problem
+    from nojit.kernels.block_sparse.matmul.problems import SparseShape
 
-    one = Problem("window 64", 1, 1, 128, 128, 64, "window", 4)
+    one = SparseShape("window 64", 1, 1, 128, 128, 64, "window", 4)
     layout = one.layout()
     s = torch.randn(1, layout.nnz, 64, 64, device="cuda", dtype=torch.bfloat16)
     d = torch.randn(1, 1, layout.shape[1], 1024, device="cuda", dtype=torch.bfloat16)

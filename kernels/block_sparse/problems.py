@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.matmul import problems as products
-from nojit.kernels.block_sparse.matmul.problems import Pattern, Problem
+from nojit.kernels.block_sparse.matmul.problems import Pattern, SparseShape
 from nojit.kernels.block_sparse.softmax.launch import softmax_backward, softmax_forward
 from nojit.kernels.problem import (
     DRAWN,
@@ -28,66 +28,66 @@ from nojit.kernels.problem import (
 )
 from torch import Tensor
 
-__all__ = ["PROBLEMS", "ROLES", "Pattern", "Problem", "SoftmaxProblem", "problems"]
+__all__ = ["PROBLEMS", "ROLES", "Pattern", "SoftmaxProblem", "SparseShape", "problems"]
 
 PROBLEMS: Final = {
     "test": (
-        Problem("one block", 1, 1, 1, 1, 16, "dense", 0),
-        Problem("random, rectangular", 2, 2, 2, 5, 16, "random", 0.5),
-        Problem("window", 1, 2, 3, 3, 32, "window", 1),
-        Problem("longformer", 2, 1, 4, 4, 16, "longformer", 0),
-        Problem("large blocks", 1, 1, 1, 3, 128, "window", 1),
-        Problem("rows past one tile", 1, 1, 1, 40, 32, "dense", 0),
-        Problem("rows past the longest tile", 1, 1, 1, 300, 16, "random", 0.95),
+        SparseShape("one block", 1, 1, 1, 1, 16, "dense", 0),
+        SparseShape("random, rectangular", 2, 2, 2, 5, 16, "random", 0.5),
+        SparseShape("window", 1, 2, 3, 3, 32, "window", 1),
+        SparseShape("longformer", 2, 1, 4, 4, 16, "longformer", 0),
+        SparseShape("large blocks", 1, 1, 1, 3, 128, "window", 1),
+        SparseShape("rows past one tile", 1, 1, 1, 40, 32, "dense", 0),
+        SparseShape("rows past the longest tile", 1, 1, 1, 300, 16, "random", 0.95),
     ),
     "tune": (
-        Problem("window 64", 4, 16, 64, 64, 64, "window", 4),
-        Problem("window 16", 4, 16, 256, 256, 16, "window", 8),
-        Problem("longformer 64", 2, 16, 128, 128, 64, "longformer", 2),
-        Problem("random 32", 2, 16, 128, 128, 32, "random", 0.25),
-        Problem("short rows, 16", 8, 16, 64, 64, 16, "window", 1),
-        Problem("dense of 1k", 4, 16, 16, 16, 64, "dense", 0),
-        Problem("window 128", 4, 16, 64, 64, 128, "window", 2),
-        Problem("one head, window 32", 1, 1, 128, 128, 32, "window", 4),
-        Problem("dense of 4k, 32", 1, 8, 128, 128, 32, "dense", 0),
-        Problem("dense of 8k", 1, 4, 64, 64, 128, "dense", 0),
-        Problem("random 16, thin", 4, 16, 128, 128, 16, "random", 0.05),
-        Problem("random 16, half", 1, 16, 128, 128, 16, "random", 0.5),
-        Problem("diagonal 128", 8, 16, 32, 32, 128, "window", 0),
-        Problem("window 32, wide", 2, 16, 128, 128, 32, "window", 16),
-        Problem("longformer 32", 2, 16, 128, 128, 32, "longformer", 4),
-        Problem("dense of 512, 16", 16, 16, 32, 32, 16, "dense", 0),
-        Problem("random 64", 2, 16, 64, 64, 64, "random", 0.25),
-        Problem("window 64, few", 1, 4, 32, 32, 64, "window", 2),
-        Problem("skinny, 16 x 256 of 16", 8, 16, 16, 256, 16, "random", 0.9),
-        Problem("longformer 16", 4, 16, 128, 128, 16, "longformer", 3),
-        Problem("random 128, half", 2, 8, 32, 32, 128, "random", 0.5),
-        Problem("dense of 2k", 2, 8, 32, 32, 64, "dense", 0),
-        Problem("dense of 1k, few", 1, 2, 16, 16, 64, "dense", 0),
-        Problem("dense of 4k, few", 1, 2, 64, 64, 64, "dense", 0),
-        Problem("short rows, few", 1, 2, 32, 32, 16, "window", 1),
-        Problem("dense of 256, 16", 4, 8, 16, 16, 16, "dense", 0),
-        Problem("dense of 512, few", 1, 4, 32, 32, 16, "dense", 0),
-        Problem("dense of 2k, few", 1, 4, 32, 32, 64, "dense", 0),
-        Problem("window 64, short rows", 1, 8, 16, 16, 64, "window", 1),
-        Problem("longformer of 1k", 1, 12, 16, 16, 64, "longformer", 1),
-        Problem("random of 1k", 2, 8, 32, 32, 32, "random", 0.3),
-        Problem("window 128, few", 1, 4, 16, 16, 128, "window", 1),
-        Problem("longformer of 1k, wide", 4, 12, 16, 16, 64, "longformer", 6),
-        Problem("dense of 1k, many", 8, 16, 16, 16, 64, "dense", 0),
-        Problem("longformer of 2k, wide", 2, 12, 32, 32, 64, "longformer", 8),
-        Problem("window 64, of 1k", 8, 12, 16, 16, 64, "window", 2),
-        Problem("dense of 2k, 32", 4, 8, 64, 64, 32, "dense", 0),
-        Problem("longformer 32, of 4k", 2, 12, 128, 128, 32, "longformer", 2),
-        Problem("window of 1k, wide", 8, 8, 16, 16, 64, "window", 8),
-        Problem("random of 512", 2, 12, 16, 16, 32, "random", 0.3),
+        SparseShape("window 64", 4, 16, 64, 64, 64, "window", 4),
+        SparseShape("window 16", 4, 16, 256, 256, 16, "window", 8),
+        SparseShape("longformer 64", 2, 16, 128, 128, 64, "longformer", 2),
+        SparseShape("random 32", 2, 16, 128, 128, 32, "random", 0.25),
+        SparseShape("short rows, 16", 8, 16, 64, 64, 16, "window", 1),
+        SparseShape("dense of 1k", 4, 16, 16, 16, 64, "dense", 0),
+        SparseShape("window 128", 4, 16, 64, 64, 128, "window", 2),
+        SparseShape("one head, window 32", 1, 1, 128, 128, 32, "window", 4),
+        SparseShape("dense of 4k, 32", 1, 8, 128, 128, 32, "dense", 0),
+        SparseShape("dense of 8k", 1, 4, 64, 64, 128, "dense", 0),
+        SparseShape("random 16, thin", 4, 16, 128, 128, 16, "random", 0.05),
+        SparseShape("random 16, half", 1, 16, 128, 128, 16, "random", 0.5),
+        SparseShape("diagonal 128", 8, 16, 32, 32, 128, "window", 0),
+        SparseShape("window 32, wide", 2, 16, 128, 128, 32, "window", 16),
+        SparseShape("longformer 32", 2, 16, 128, 128, 32, "longformer", 4),
+        SparseShape("dense of 512, 16", 16, 16, 32, 32, 16, "dense", 0),
+        SparseShape("random 64", 2, 16, 64, 64, 64, "random", 0.25),
+        SparseShape("window 64, few", 1, 4, 32, 32, 64, "window", 2),
+        SparseShape("skinny, 16 x 256 of 16", 8, 16, 16, 256, 16, "random", 0.9),
+        SparseShape("longformer 16", 4, 16, 128, 128, 16, "longformer", 3),
+        SparseShape("random 128, half", 2, 8, 32, 32, 128, "random", 0.5),
+        SparseShape("dense of 2k", 2, 8, 32, 32, 64, "dense", 0),
+        SparseShape("dense of 1k, few", 1, 2, 16, 16, 64, "dense", 0),
+        SparseShape("dense of 4k, few", 1, 2, 64, 64, 64, "dense", 0),
+        SparseShape("short rows, few", 1, 2, 32, 32, 16, "window", 1),
+        SparseShape("dense of 256, 16", 4, 8, 16, 16, 16, "dense", 0),
+        SparseShape("dense of 512, few", 1, 4, 32, 32, 16, "dense", 0),
+        SparseShape("dense of 2k, few", 1, 4, 32, 32, 64, "dense", 0),
+        SparseShape("window 64, short rows", 1, 8, 16, 16, 64, "window", 1),
+        SparseShape("longformer of 1k", 1, 12, 16, 16, 64, "longformer", 1),
+        SparseShape("random of 1k", 2, 8, 32, 32, 32, "random", 0.3),
+        SparseShape("window 128, few", 1, 4, 16, 16, 128, "window", 1),
+        SparseShape("longformer of 1k, wide", 4, 12, 16, 16, 64, "longformer", 6),
+        SparseShape("dense of 1k, many", 8, 16, 16, 16, 64, "dense", 0),
+        SparseShape("longformer of 2k, wide", 2, 12, 32, 32, 64, "longformer", 8),
+        SparseShape("window 64, of 1k", 8, 12, 16, 16, 64, "window", 2),
+        SparseShape("dense of 2k, 32", 4, 8, 64, 64, 32, "dense", 0),
+        SparseShape("longformer 32, of 4k", 2, 12, 128, 128, 32, "longformer", 2),
+        SparseShape("window of 1k, wide", 8, 8, 16, 16, 64, "window", 8),
+        SparseShape("random of 512", 2, 12, 16, 16, 32, "random", 0.3),
     ),
     "bars": (
-        Problem("window 64", 8, 16, 64, 64, 64, "window", 4),
-        Problem("window 128", 8, 16, 64, 64, 128, "window", 2),
-        Problem("longformer 64", 4, 16, 128, 128, 64, "longformer", 2),
-        Problem("bigbird 64", 4, 16, 128, 128, 64, "bigbird", 1),
-        Problem("half of all, 32", 2, 16, 128, 128, 32, "random", 0.5),
+        SparseShape("window 64", 8, 16, 64, 64, 64, "window", 4),
+        SparseShape("window 128", 8, 16, 64, 64, 128, "window", 2),
+        SparseShape("longformer 64", 4, 16, 128, 128, 64, "longformer", 2),
+        SparseShape("bigbird 64", 4, 16, 128, 128, 64, "bigbird", 1),
+        SparseShape("half of all, 32", 2, 16, 128, 128, 32, "random", 0.5),
     ),
 }
 """Layouts by use: `test` is small enough for Triton's interpreter, `bars` has those with promised speed.
@@ -116,7 +116,7 @@ _MOST_ELEMENTS: Final = 1 << 27
 class SoftmaxProblem:
     """The softmax, or its gradient, over one layout."""
 
-    problem: Problem
+    problem: SparseShape
     kernel: str
     dtype: str
     is_causal: bool = False
@@ -242,36 +242,36 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
     )
 
 
-def _drawn(use: str) -> tuple[Problem, ...]:
+def _drawn(use: str) -> tuple[SparseShape, ...]:
     """Draw random layouts of any block size, pattern and row length.
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
     rng = draws("block_sparse", use)
-    found: dict[str, Problem] = {}
+    found: dict[str, SparseShape] = {}
     while len(found) < _DRAWN.get(use, 0):
         problem = _draw(rng)
         found[problem.name] = problem
     return tuple(found.values())
 
 
-def _between(known: Sequence[Problem]) -> tuple[Problem, ...]:
+def _between(known: Sequence[SparseShape]) -> tuple[SparseShape, ...]:
     """Draw layouts whose tuning keys lie in the gaps between those of `known`."""
     rng = draws("block_sparse between", "tune")
     places = {problem.name: _place(problem) for problem in known}
 
-    def draw() -> Problem:
+    def draw() -> SparseShape:
         problem = _draw(rng)
         places[problem.name] = _place(problem)
         return problem
 
-    def far(one: Problem, other: Problem) -> float:
+    def far(one: SparseShape, other: SparseShape) -> float:
         return math.dist(places[one.name], places[other.name])
 
     return spread(known, draw, far, _SPREAD)
 
 
-def _draw(rng: Random) -> Problem:
+def _draw(rng: Random) -> SparseShape:
     while True:
         block = rng.choice((16, 32, 64, 128))
         length = round(2 ** rng.uniform(9, 12.5)) // block
@@ -279,23 +279,23 @@ def _draw(rng: Random) -> Problem:
         pattern: Pattern = rng.choice(("random", "window", "longformer", "dense"))
         reach = rng.choice((0.1, 0.3, 0.7)) if pattern == "random" else float(rng.choice((1, 3, 6, 10)))
         name = f"{pattern} {reach}, {batch} x {heads} x {length} of {block}"
-        problem = Problem(name, batch, heads, length, length, block, pattern, reach)
+        problem = SparseShape(name, batch, heads, length, length, block, pattern, reach)
         # a random layout may be empty
         if 0 < batch * heads * _head(problem).nnz * block * block <= _MOST_ELEMENTS:
             return problem
 
 
-def _head(problem: Problem) -> BlockLayout:
+def _head(problem: SparseShape) -> BlockLayout:
     """Return the layout of one head of a problem; all its heads are equal."""
     return _layout(replace(problem, name="", batch=1, heads=1))
 
 
 @cache
-def _layout(problem: Problem) -> BlockLayout:
+def _layout(problem: SparseShape) -> BlockLayout:
     return problem.layout()
 
 
-def _place(problem: Problem) -> tuple[float, ...]:
+def _place(problem: SparseShape) -> tuple[float, ...]:
     """Return log2 of the tuning key of a problem: longest row, mean row, and number of rows."""
     head = _head(problem)
     sizes = (head.longest_row, head.nnz / problem.rows, problem.batch * problem.heads * problem.rows)

@@ -15,11 +15,11 @@ from nojit.kernels.pointwise.spec import read_specs
 from nojit.kernels.problem import DRAWN, Roles, Work, check_use, draws, generator, recorded, rounding
 from torch import Tensor
 
-__all__ = ["PROBLEMS", "ROLES", "PointwiseProblem", "Problem", "problems"]
+__all__ = ["PROBLEMS", "ROLES", "PointwiseProblem", "PointwiseShape", "problems"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PointwiseShape:
     """One shape, which all operands have."""
 
     name: str
@@ -28,40 +28,40 @@ class Problem:
 
 PROBLEMS: Final = {
     "test": (
-        Problem("one element", (1,)),
-        Problem("under a block", (1023,)),
-        Problem("one block", (1024,)),
-        Problem("over a block", (1025,)),
-        Problem("odd sides", (3, 7, 41)),
+        PointwiseShape("one element", (1,)),
+        PointwiseShape("under a block", (1023,)),
+        PointwiseShape("one block", (1024,)),
+        PointwiseShape("over a block", (1025,)),
+        PointwiseShape("odd sides", (3, 7, 41)),
     ),
     "tune": (
-        Problem("prefill of 4k, 4096 wide", (4096, 4096)),
-        Problem("one token, 4096 wide", (1, 4096)),
-        Problem("512 MiB of bf16", (1 << 28,)),
-        Problem("chunk of 512, FFN of 8B", (512, 14336)),
-        Problem("one token, FFN of 8B", (1, 14336)),
-        Problem("prefill of 8k, FFN of 8B", (8192, 14336)),
-        Problem("decode of 64, FFN of 8B", (64, 14336)),
-        Problem("one vector", (16,)),
-        Problem("decode of 16, 4096 wide", (16, 4096)),
-        Problem("square of 2048", (2048, 2048)),
-        Problem("chunk of 512, 4096 wide", (512, 4096)),
-        Problem("prefill of 4k, FFN of 70B", (4096, 28672)),
-        Problem("one block", (1024,)),
-        Problem("decode of 256, 4096 wide", (256, 4096)),
-        Problem("decode of 32, 4096 wide", (32, 4096)),
-        Problem("prefill of 2k, FFN of 8B", (2048, 14336)),
-        Problem("decode of 16, FFN of 70B", (16, 28672)),
-        Problem("square of 512", (512, 512)),
-        Problem("prefill of 8k, 8192 wide", (8192, 8192)),
-        Problem("chunk of 1k, FFN of 8B", (1024, 14336)),
-        Problem("1 GiB of bf16", (1 << 29,)),
-        Problem("skinny, 2^20 x 16", (1 << 20, 16)),
+        PointwiseShape("prefill of 4k, 4096 wide", (4096, 4096)),
+        PointwiseShape("one token, 4096 wide", (1, 4096)),
+        PointwiseShape("512 MiB of bf16", (1 << 28,)),
+        PointwiseShape("chunk of 512, FFN of 8B", (512, 14336)),
+        PointwiseShape("one token, FFN of 8B", (1, 14336)),
+        PointwiseShape("prefill of 8k, FFN of 8B", (8192, 14336)),
+        PointwiseShape("decode of 64, FFN of 8B", (64, 14336)),
+        PointwiseShape("one vector", (16,)),
+        PointwiseShape("decode of 16, 4096 wide", (16, 4096)),
+        PointwiseShape("square of 2048", (2048, 2048)),
+        PointwiseShape("chunk of 512, 4096 wide", (512, 4096)),
+        PointwiseShape("prefill of 4k, FFN of 70B", (4096, 28672)),
+        PointwiseShape("one block", (1024,)),
+        PointwiseShape("decode of 256, 4096 wide", (256, 4096)),
+        PointwiseShape("decode of 32, 4096 wide", (32, 4096)),
+        PointwiseShape("prefill of 2k, FFN of 8B", (2048, 14336)),
+        PointwiseShape("decode of 16, FFN of 70B", (16, 28672)),
+        PointwiseShape("square of 512", (512, 512)),
+        PointwiseShape("prefill of 8k, 8192 wide", (8192, 8192)),
+        PointwiseShape("chunk of 1k, FFN of 8B", (1024, 14336)),
+        PointwiseShape("1 GiB of bf16", (1 << 29,)),
+        PointwiseShape("skinny, 2^20 x 16", (1 << 20, 16)),
     ),
     "bars": (
-        Problem("32 MiB of fp16", (1 << 24,)),
-        Problem("512 MiB of fp16", (1 << 28,)),
-        Problem("past 2^31 elements", ((1 << 31) + 1024,)),
+        PointwiseShape("32 MiB of fp16", (1 << 24,)),
+        PointwiseShape("512 MiB of fp16", (1 << 28,)),
+        PointwiseShape("past 2^31 elements", ((1 << 31) + 1024,)),
     ),
 }
 """Shapes by use: `test` is small enough for Triton's interpreter, `bars` has those with promised speed.
@@ -165,17 +165,17 @@ def problems(use: str) -> tuple[PointwiseProblem, ...]:
     )
 
 
-def _drawn(use: str, kernel: str) -> tuple[Problem, ...]:
+def _drawn(use: str, kernel: str) -> tuple[PointwiseShape, ...]:
     """Draw random shapes, none of them tuned, with sizes uniform on a logarithmic scale.
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
     rng = draws(f"pointwise/{kernel}", use)
     known = {math.prod(problem.shape) for problem in PROBLEMS["tune"]}
-    found: dict[int, Problem] = {}
+    found: dict[int, PointwiseShape] = {}
     while len(found) < _HELD_OUT:
         width = rng.choice(_WIDTHS)
         tokens = round(2 ** rng.uniform(0, math.log2(_MOST / width)))
         if tokens * width not in known:
-            found.setdefault(tokens * width, Problem(f"{tokens} x {width}", (tokens, width)))
+            found.setdefault(tokens * width, PointwiseShape(f"{tokens} x {width}", (tokens, width)))
     return tuple(found.values())

@@ -16,7 +16,7 @@ from nojit.kernels.block_sparse.packing import Cuts
 from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
 from torch import Tensor
 
-__all__ = ["BARS", "ROLES", "MatmulProblem", "Pattern", "Problem", "problems"]
+__all__ = ["BARS", "ROLES", "MatmulProblem", "Pattern", "SparseShape", "problems"]
 
 Pattern = Literal["random", "window", "longformer", "bigbird", "dense"]
 _RANDOM = 3
@@ -24,7 +24,7 @@ _RANDOM = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SparseShape:
     """One layout, its number of heads, and a batch size."""
 
     name: str
@@ -71,18 +71,18 @@ ROLES: Final[Mapping[str, Roles]] = {
 }
 
 BARS: Final = (
-    Problem("window 128", 2, 16, 64, 64, 128, "window", 2),
-    Problem("longformer 128", 2, 16, 64, 64, 128, "longformer", 1),
-    Problem("window 64", 2, 16, 128, 128, 64, "window", 4),
-    Problem("longformer 64", 2, 16, 128, 128, 64, "longformer", 2),
-    Problem("window 32", 2, 16, 128, 128, 32, "window", 8),
-    Problem("longformer 32", 2, 16, 128, 128, 32, "longformer", 4),
-    Problem("bigbird 128", 2, 16, 64, 64, 128, "bigbird", 1),
-    Problem("bigbird 64", 2, 16, 128, 128, 64, "bigbird", 1),
-    Problem("bigbird 32", 2, 16, 128, 128, 32, "bigbird", 1),
-    Problem("random 128", 1, 16, 32, 32, 128, "random", 0.25),
-    Problem("random 64", 1, 16, 64, 64, 64, "random", 0.1),
-    Problem("random 32", 1, 16, 128, 128, 32, "random", 0.1),
+    SparseShape("window 128", 2, 16, 64, 64, 128, "window", 2),
+    SparseShape("longformer 128", 2, 16, 64, 64, 128, "longformer", 1),
+    SparseShape("window 64", 2, 16, 128, 128, 64, "window", 4),
+    SparseShape("longformer 64", 2, 16, 128, 128, 64, "longformer", 2),
+    SparseShape("window 32", 2, 16, 128, 128, 32, "window", 8),
+    SparseShape("longformer 32", 2, 16, 128, 128, 32, "longformer", 4),
+    SparseShape("bigbird 128", 2, 16, 64, 64, 128, "bigbird", 1),
+    SparseShape("bigbird 64", 2, 16, 128, 128, 64, "bigbird", 1),
+    SparseShape("bigbird 32", 2, 16, 128, 128, 32, "bigbird", 1),
+    SparseShape("random 128", 1, 16, 32, 32, 128, "random", 0.25),
+    SparseShape("random 64", 1, 16, 64, 64, 64, "random", 0.1),
+    SparseShape("random 32", 1, 16, 128, 128, 32, "random", 0.1),
 )
 _FREE_BARS: Final = (64, 1024)
 
@@ -99,7 +99,7 @@ _MOST_ELEMENTS: Final = 1 << 26
 class MatmulProblem:
     """One product of one layout; the check compares the first head of the first batch with torch's result."""
 
-    problem: Problem
+    problem: SparseShape
     free: int
     """Size of the dimension that the layout does not determine: K if the result is sparse, N if the left operand is."""
     kernel: str
@@ -232,11 +232,11 @@ def problems(use: str) -> tuple[MatmulProblem, ...]:
     )
 
 
-def _bars() -> list[tuple[Problem, int]]:
+def _bars() -> list[tuple[SparseShape, int]]:
     return [(problem, free) for problem in BARS for free in _FREE_BARS]
 
 
-def _packed(use: str) -> list[tuple[Problem, int]]:
+def _packed(use: str) -> list[tuple[SparseShape, int]]:
     """List products for the sm_90 kernels: layouts whose blocks fill tiles of 128 rows.
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
@@ -244,7 +244,7 @@ def _packed(use: str) -> list[tuple[Problem, int]]:
     if use == "bars":
         return [(problem, free) for problem, free in _bars() if _fills_tiles(problem)]
     rng = draws("block_sparse_packed", use)
-    found: dict[str, tuple[Problem, int]] = {}
+    found: dict[str, tuple[SparseShape, int]] = {}
     while len(found) < _PACKED[use]:
         problem, free = _draw(rng, (32, 64, 128))
         if _fills_tiles(problem):
@@ -252,25 +252,25 @@ def _packed(use: str) -> list[tuple[Problem, int]]:
     return list(found.values())
 
 
-def _fills_tiles(problem: Problem) -> bool:
+def _fills_tiles(problem: SparseShape) -> bool:
     sizes = problem.layout().packing("cpu", torch.bfloat16).sizes
     return problem.block >= launch_sm90.LEAST_BLOCK and sizes.tile == sizes.height == launch_sm90.ROWS
 
 
-def _drawn(use: str) -> list[tuple[Problem, int]]:
+def _drawn(use: str) -> list[tuple[SparseShape, int]]:
     """Draw layouts of any block size and pattern, each with a size `free` of 64 to 2,048 (see `MatmulProblem`).
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
     rng = draws("block_sparse_matmul", use)
-    found: dict[str, tuple[Problem, int]] = {}
+    found: dict[str, tuple[SparseShape, int]] = {}
     while len(found) < _DRAWN[use]:
         problem, free = _draw(rng, (16, 32, 64, 128))
         found[f"{problem.name}, {free}"] = problem, free
     return list(found.values())
 
 
-def _draw(rng: Random, blocks: tuple[int, ...]) -> tuple[Problem, int]:
+def _draw(rng: Random, blocks: tuple[int, ...]) -> tuple[SparseShape, int]:
     """Draw one product with one of the block sizes `blocks`; too large ones are drawn again."""
     while True:
         block = rng.choice(blocks)
@@ -279,24 +279,24 @@ def _draw(rng: Random, blocks: tuple[int, ...]) -> tuple[Problem, int]:
         pattern: Pattern = rng.choice(("random", "window", "longformer", "dense"))
         reach = rng.choice((0.1, 0.3, 0.7)) if pattern == "random" else float(rng.choice((1, 2, 4, 8)))
         name = f"{pattern} {reach}, {batch} x {heads} x {length} of {block}"
-        problem = Problem(name, batch, heads, length, length, block, pattern, reach)
+        problem = SparseShape(name, batch, heads, length, length, block, pattern, reach)
         if max(batch * problem.layout().nnz * block**2, batch * heads * length * block * free) <= _MOST_ELEMENTS:
             return problem, free
 
 
-def _cut(use: str) -> list[tuple[Problem, int]]:
+def _cut(use: str) -> list[tuple[SparseShape, int]]:
     """Draw layouts with one long row in each head, which a product of sparse by dense splits among programs.
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
     rng = draws("block_sparse_merge", use)
-    found: dict[str, tuple[Problem, int]] = {}
+    found: dict[str, tuple[SparseShape, int]] = {}
     while len(found) < _MERGED[use]:
         block, free = rng.choice((32, 64, 128)), rng.choice((64, 96, 128, 256, 512, 1024))
         length = round(2 ** rng.uniform(12, 13)) // block
         batch, heads = rng.choice((1, 2, 4)), rng.choice((2, 8, 16))
         name = f"longformer 1, {batch} x {heads} x {length} of {block}"
-        problem = Problem(name, batch, heads, length, length, block, "longformer", 1.0)
+        problem = SparseShape(name, batch, heads, length, length, block, "longformer", 1.0)
         tables, sizes = problem.layout().packing("cpu", torch.bfloat16)
         # keep only products whose long strips are split: large ones split none
         if strips_of(tables, sizes, False, (batch, heads, length * block, free), True)[1].slots:
