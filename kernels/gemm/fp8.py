@@ -1,12 +1,10 @@
-"""Validation and launches that several products of fp8 matrices share."""
+"""Validation and scales that several products of fp8 matrices share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 import torch
-from nojit.kernels import library
 from nojit.kernels.calls.arguments import (
     check_apart,
     check_like_device,
@@ -16,49 +14,15 @@ from nojit.kernels.calls.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.calls.tensor_maps import capability
 from nojit.kernels.calls.torch_state import differentiates
-from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 
-__all__ = [
-    "DEEP",
-    "FP8_BYTES",
-    "check_apart_from",
-    "check_no_gradient",
-    "check_order",
-    "check_out",
-    "spread",
-    "takes_bytes",
-]
+__all__ = ["DEEP", "check_apart_from", "check_no_gradient", "check_order", "check_out", "spread"]
 
 DEEP: Final = 128
 """Elements of K per block; blocks of several rows or columns have as many of these."""
-FP8_BYTES: Final = 1
-MULTIPLIES: Final = (9, 0)
-"""The lowest compute capability with fp8 products for which every bundle has images."""
-FIRST: Final = (8, 9)
-"""The lowest compute capability with fp8 products. Without images for it, such devices run the images for ``sm_80``."""
 UNIT: Final = 16
 """K and N of a product must be multiples of this."""
-
-
-def takes_bytes(a: Tensor, name: str) -> bool:
-    """Return whether the device of `a` cannot run the kernel `name`, with fp8 products, and so takes operands as bytes."""
-    if not a.is_cuda or (found := capability(a)) >= MULTIPLIES:
-        return False
-    return found < FIRST or not _is_built(name, a.device)
-
-
-def _is_built(name: str, device: torch.device) -> bool:
-    """Return whether a bundle at hand has the kernel `name` for `device`."""
-    try:
-        kernel = library.get(name)
-    except KernelNotFoundError:
-        return False
-    # a kernel that a test installs has no `fits` and runs on any device
-    fits: Callable[[int | None], bool] = getattr(kernel, "fits", lambda _: True)
-    return fits(device.index)
 
 
 def check_order(**factors: Tensor) -> None:

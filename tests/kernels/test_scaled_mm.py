@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.gemm import fp8
+from nojit.kernels.gemm import launch_fp8
 from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.problem import recorded
 from nojit.kernels.scaled_mm import launch as launch_module
@@ -188,7 +188,7 @@ def test_which_devices_multiply_fp8(found, built, kernel, monkeypatch):
             raise KernelNotFoundError("expected a bundle that holds the kernel", got=name)
         return SimpleNamespace(fits=lambda _: built)
 
-    monkeypatch.setattr(fp8, "capability", lambda _: found)
+    monkeypatch.setattr(launch_fp8, "capability", lambda _: found)
     monkeypatch.setattr(launch_module, "processors", lambda _: 132)
     a, b = operands(3, 16, 16)
     one = torch.ones(())
