@@ -205,6 +205,12 @@ def test_the_public_symbols_are_those_of_the_header() -> None:
     assert symbols(LIBRARY, rf" T (nj_\w+)@@NOJIT_{'.'.join(VERSION)}") == declared
 
 
+def test_the_header_starts_with_a_table_of_its_functions() -> None:
+    declared = re.findall(r"^NJ_API .*?\b(nj_\w+)\(", HEADER, re.MULTILINE)
+    table = HEADER.partition("-- Functions --")[2].partition("-- Rules --")[0]
+    assert sorted(re.findall(r"^ \*     (nj_\w+) ", table, re.MULTILINE)) == sorted(declared)
+
+
 def test_the_comment_of_each_function_that_can_fail_lists_its_errors() -> None:
     failing = re.findall(r"^NJ_API [^;]*?\b(nj_\w+)\([^;]*nj_error \*error\);", HEADER, re.MULTILINE)
     assert [*LISTED] == failing

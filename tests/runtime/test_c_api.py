@@ -688,6 +688,39 @@ def test_a_call_that_the_kernel_can_never_take_is_refused(
 
 
 @pytest.mark.parametrize(
+    "value", [X, (1, X), (2, (3, TILE)), tuple(range(257)), (tuple(range(200)), tuple(range(200))), Arg(99)]
+)
+def test_a_constexpr_that_no_bundle_can_hold_is_refused(open_c: Callable[..., CBundle], value: Any) -> None:
+    made = kernel("k", {"x": "*fp16", "A": "constexpr"}, matrix={"A": [1, (1, 2)]}, grid=["1"])
+    in_c = open_c(made).kernel("k")
+    for call in (lambda: in_c.launch(X, value), lambda: in_c.launch(X, A=value), lambda: in_c.explain(X, A=value)):
+        with pytest.raises(CError, match=r"expected None, a bool, a number, a text, .* kernel k argument A") as caught:
+            call()
+        assert (caught.value.code, caught.value.argument) == (ARGUMENT, 1)
+    in_c.launch(X, (1, 2))
+
+
+def test_an_option_that_no_bundle_can_hold_is_refused(add: CKernel) -> None:
+    with pytest.raises(CError, match=r"expected None, a bool, a number, a text, .* argument num_warps"):
+        add.launch(X, Y, 1, num_warps=X)
+
+
+def test_what_is_behind_the_params_may_be_left_out(open_c: Callable[..., CBundle], fakecuda: FakeCuda) -> None:
+    """A function's `*args` are a tuple in C, and empty if they are not passed."""
+    made = kernel(
+        "k", {"n": "i32", "rest": "{rest}"}, matrix={"rest": ["()", "(i32)"]}, defaults={"rest": ()}, grid=["n"]
+    )
+    in_c = open_c(made).kernel("k")
+    in_c.launch(3)
+    assert fakecuda.last_launch().params[0] == struct.pack("<i", 3)
+    in_c.launch(3, ())
+    in_c.launch(3, (7,))
+    assert fakecuda.last_launch().params[:2] == (struct.pack("<i", 3), struct.pack("<i", 7))
+    with pytest.raises(CError, match="expected a variant that serves the call"):
+        in_c.launch(3, (7, 8))
+
+
+@pytest.mark.parametrize(
     ("kind", "argument", "words"),
     [
         ("*fp16", Arg(99), "expected an argument of a kind of nj_arg_kind, got 99"),

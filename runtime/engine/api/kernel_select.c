@@ -17,7 +17,6 @@ static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fa
     switch (verdict) {
     case NJ_NO_MEMORY: return nj_no_memory(error);
     case NJ_DERIVED_GIVEN: return nj_refuse_argument(error, place, "a value", "expected no value for a constexpr that follows from the call");
-    case NJ_UNKNOWN_NAME: return nj_refuse_argument(error, place, "a value", "expected an option that some config has");
     case NJ_WRONG_KIND: return nj_refuse_argument(error, place, "another kind", "expected an argument of a type that some variant takes");
     case NJ_UNTYPED: return nj_refuse_argument(error, place, "an address alone", "expected a pointer with a dtype: that decides the variant");
     case NJ_VALUE_MISSING: {

@@ -1,3 +1,4 @@
+/* Setting a call against a table, as match.h says. */
 #include "select/match_rules.h"
 
 #include "select/lookup.h"

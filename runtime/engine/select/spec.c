@@ -1,3 +1,4 @@
+/* The fields of a key: what of a call decides, and where it leaves its mark, as spec.h says. */
 #include "select/programs.h"
 
 #include "select/lookup.h"
