@@ -78,6 +78,13 @@ def test_the_picture_is_wellformed_and_says_what_it_shows() -> None:
         assert 0 < float(text.attrib["y"]) < height
 
 
+def test_the_picture_names_folders_that_there_are() -> None:
+    words = re.findall(r"\b(?:aot|runtime)/[\w/]+", (ROOT / "docs/architecture.svg").read_text(encoding="utf-8"))
+    assert len(words) > 5
+    for folder in words:
+        assert (ROOT / folder).is_dir()
+
+
 MAKE = re.findall(r"^([\w\-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 PATHS = {".venv/bin/nojit", ".venv/bin/pre-commit", ".venv/bin/python"}
 
