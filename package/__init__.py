@@ -6,9 +6,11 @@ directory would take precedence over the installed one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+# `typing` takes longer to import than all of the runtime
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from nojit.runtime.recording.session import record
     from nojit.runtime.serve.session import serve, unserve
     from nojit.runtime.serve.single_functions import serve_function

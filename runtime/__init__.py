@@ -11,10 +11,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import sys
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from nojit.runtime._core import device_capability, healthy, set_allocator
     from nojit.runtime.descriptor import TensorDescriptor
     from nojit.runtime.errors import (
@@ -95,11 +97,18 @@ _MODULES = ("events", "hooks", "telemetry")
 def __getattr__(name: str) -> Any:
     # importing the package imports no module: each name imports its module at first use
     if name in _MODULES:
-        return import_module(f"{__name__}.observe.{name}")
+        return _module(f"observe.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES.get(name, 'errors')}"), name)
+    value = globals()[name] = getattr(_module(_HOMES.get(name, "errors")), name)
     return value
+
+
+def _module(name: str) -> Any:
+    # without `importlib`, which a process may not have imported
+    path = f"{__name__}.{name}"
+    __import__(path)
+    return sys.modules[path]
 
 
 def __dir__() -> list[str]:

@@ -26,8 +26,10 @@ pickled, so an error of a worker process arrives complete.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any, Self
 
 __all__ = [
     "ArgumentError",

@@ -8,10 +8,21 @@ Functions for dataclasses (``dataclasses.replace``, ``asdict``, ``fields``) take
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import attrgetter
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias, dataclass_transform
+# `operator` is a module of Python around it
+from _operator import attrgetter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FunctionType
+    from typing import Any, ClassVar, NoReturn, TypeAlias, dataclass_transform
+else:
+
+    def dataclass_transform(**_):  # noqa: ANN003, ANN202 - for type checkers it is that of `typing`
+        return lambda base: base
+
+    # importing `types` and `typing` takes longer than a first launch
+    FunctionType = type(dataclass_transform)
 
 __all__ = ["Record"]
 

@@ -6,36 +6,40 @@ gives it a plan to launch (`nojit.runtime.launch.plans`). If none serves, `nojit
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from _thread import RLock
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, TypeVar
 
 from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.launch.bound_call import Facts, call_facts, is_dtype, placeholder
-from nojit.runtime.launch.call_facts import CallFacts
 from nojit.runtime.launch.constexprs import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
 from nojit.runtime.launch.holders import Holder, best_holder, closest_holder
 from nojit.runtime.launch.plans import grid_error, make_plan, read_row
-from nojit.runtime.launch.rows_to_load import Only, check_only, rows_to_load
 from nojit.runtime.observe.events import emit, log
-from nojit.runtime.table.table import MISSING, KernelTable
-from nojit.runtime.target import ImageArch, parse_image_arch, spell_arch
-from nojit.runtime.tuning.lookup import Lookup, Ordering, lookup_of
-from nojit.runtime.values import DType, FunctionRef, Value
+from nojit.runtime.table.table import MISSING
+from nojit.runtime.target import parse_image_arch, spell_arch
+from nojit.runtime.values import DType, FunctionRef
 from nojit.runtime.wording import typed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, TypeVar
+
     # imported on demand: calls without a variant are rare, and NOJIT_TUNING is seldom set
     from nojit.runtime.explain.explanation import Explanation
     from nojit.runtime.fallback.jit_call import JitFallback
+    from nojit.runtime.launch.bound_call import Facts
+    from nojit.runtime.launch.call_facts import CallFacts
+    from nojit.runtime.launch.rows_to_load import Only
+    from nojit.runtime.table.table import KernelTable
+    from nojit.runtime.target import ImageArch
     from nojit.runtime.triton_attributes import KernelParam, LaunchConfig
+    from nojit.runtime.tuning.lookup import Lookup, Ordering
     from nojit.runtime.tuning.overrides import TuningSource
+    from nojit.runtime.values import Value
 
-T = TypeVar("T")
+    T = TypeVar("T")
 
 __all__ = ["Choices", "Holder", "Kernel", "Warmed"]
 
@@ -114,7 +118,7 @@ class Kernel(_core.Dispatcher):
         self._plans: dict[tuple[int, int], _core.Plan] = {}
         self._fallback: JitFallback | None = None
         # reentrant: a finalizer may launch while this thread holds the lock
-        self._lock = threading.RLock()
+        self._lock = RLock()
         params = [
             (param.name, param.constexpr)
             if param.constexpr or param.default is MISSING
@@ -184,6 +188,8 @@ class Kernel(_core.Dispatcher):
             BundleError: the image differs from the one that was built.
             DriverError: the CUDA driver reports an error.
         """
+        from nojit.runtime.launch.bound_call import is_dtype, placeholder  # noqa: PLC0415 - launches take tensors
+
         if any(map(is_dtype, args)) or any(map(is_dtype, kwargs.values())):
             runtime = {param.name: not param.constexpr for param in self._params}
             by_place = [*runtime.values(), *[True] * len(args)]
@@ -207,6 +213,8 @@ class Kernel(_core.Dispatcher):
             ArgumentError: no variant has a name or value of `only`.
         """
         if only is not None:
+            from nojit.runtime.launch.rows_to_load import check_only  # noqa: PLC0415 - most preloads load all
+
             check_only([self.variants(device)], only, f"kernel {self.name}")
         return self.load_variants(device, only)
 
@@ -214,10 +222,12 @@ class Kernel(_core.Dispatcher):
         """Load variants as `preload` does, but ignore names and values of `only` that no variant has."""
         ordinal = self._ordinal(device)
         holder, table = self._home(ordinal)
-        rows = rows_to_load(table, only)
-        for row in rows:
-            holder.images.load(table, row, ordinal, self._read(holder, table, row))
-        return len({table.columns["image"][row] for row in rows})
+        images = set()
+        for row in _rows_to_load(table, only):
+            read = self._read(holder, table, row)
+            holder.images.load(table, row, ordinal, read)
+            images.add(read.image)
+        return len(images)
 
     def variants(self, device: int | None = None) -> KernelTable:
         """Return the variant table for a device, by default the current one.
@@ -321,7 +331,7 @@ class Kernel(_core.Dispatcher):
         from nojit.runtime.explain.explanation import best  # noqa: PLC0415 - the engine chooses
 
         holder, table = self._home(device)
-        call = call_facts(facts, table, holder.arch)
+        call = self._call_facts(holder, facts)
         # the reasons were given when the JIT ran the first call of this specialization
         explained = self._fallback is None or not self._fallback.knows(call)
         return best(table, call, self._lookup(holder, table, device), explained=explained)
@@ -349,7 +359,7 @@ class Kernel(_core.Dispatcher):
 
         with self._lock:
             fallback = self._fallback = self._fallback or JitFallback()
-        fallback.take(error, MissedCall(device, given, grid), partial(self._described, device, facts))
+        fallback.take(error, MissedCall(device, given, grid), lambda: self._described(device, facts))
         return True
 
     def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
@@ -371,8 +381,8 @@ class Kernel(_core.Dispatcher):
                 known = False
                 plan = self._plans[device, row] = self._plan(holder, table, row, device)
         if not known:
-            variant = partial(table.variant_id, row)
-            emit("plan", began_ns, bundle=holder.images.file.id, kernel=self.name, variant=variant, device=device)
+            id_of, bundle = lambda: table.variant_id(row), holder.images.file.id
+            emit("plan", began_ns, bundle=bundle, kernel=self.name, variant=id_of, device=device)
         return plan
 
     def _note_hints(self, plan: _core.Plan, hint_set: int, facts: Facts) -> None:
@@ -489,9 +499,13 @@ class Kernel(_core.Dispatcher):
             origins = origins or [holder.images.file.path]
         if tuning is None:
             return None
+        from nojit.runtime.tuning.lookup import lookup_of  # noqa: PLC0415 - the engine reads a bundle's own tables
+
         return self._lookups.setdefault(place, lookup_of(tuning, table, origins, device))
 
     def _call_facts(self, holder: Holder, facts: Facts) -> CallFacts:
+        from nojit.runtime.launch.bound_call import call_facts  # noqa: PLC0415 - the engine chooses
+
         return call_facts(facts, self._table(holder), holder.arch)
 
     def _plan(self, holder: Holder, table: KernelTable, row: int, device: int) -> _core.Plan:
@@ -509,6 +523,14 @@ def _at_hand(holders: Sequence[Holder]) -> Holder:
     return best_holder(holders, capability) or holders[0]
 
 
+def _rows_to_load(table: KernelTable, only: Only | None) -> list[int]:
+    if only is None:
+        return table.handle().rows_to_load(None)
+    from nojit.runtime.launch.rows_to_load import rows_to_load  # noqa: PLC0415 - most preloads load all
+
+    return rows_to_load(table, only)
+
+
 def _option_names(table: KernelTable) -> tuple[str, ...]:
     """Return the names of all options of any config, in order of appearance."""
     names: dict[str, object] = {}
@@ -521,6 +543,7 @@ def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
     if table.tuning is None:
         return {}
     from nojit.runtime.explain.selection import Selection  # noqa: PLC0415 - tuners ask
+    from nojit.runtime.tuning.lookup import Lookup  # noqa: PLC0415 - as above
 
     numbers = Selection(table, call, Lookup(table.tuning, None, "")).engine.numbers
     return dict(zip(table.tuning.key, numbers, strict=True))

@@ -6,10 +6,8 @@ Loading starts no driver; the first launch does.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Iterable, Mapping, Sequence
+from _thread import RLock
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Self
 
 from nojit.runtime import _core
 from nojit.runtime.bundle.file import BundleFile, no_attachment
@@ -17,13 +15,17 @@ from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError
 from nojit.runtime.kernel import Holder, Kernel
 from nojit.runtime.launch.images import Images
-from nojit.runtime.launch.rows_to_load import Only, check_only
 from nojit.runtime.observe.events import emit, log
 from nojit.runtime.target import by_arch
 from nojit.runtime.wording import counted, nearest_or_few, typed
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Self
+
     from nojit.runtime.bundle.file import Accept
+    from nojit.runtime.launch.rows_to_load import Only
     from nojit.runtime.tuning.overrides import TuningSource
 
 __all__ = ["Bundle", "load", "process_policy"]
@@ -159,7 +161,7 @@ class Bundle:
         _core.find_driver()
         self._kernels: dict[str, Kernel] = {}
         # reentrant: a finalizer may ask for a kernel while this thread holds the lock
-        self._lock = threading.RLock()
+        self._lock = RLock()
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -242,7 +244,7 @@ class Bundle:
             BundleError: an image differs from the one that was built.
             DriverError: the driver rejects an image.
         """
-        if kernels is not None and (isinstance(kernels, str) or not isinstance(kernels, Iterable)):
+        if kernels is not None and (isinstance(kernels, str) or not hasattr(kernels, "__iter__")):
             raise ArgumentError(
                 "expected the names of kernels, or None for all", got=typed(kernels), argument="kernels"
             )
@@ -253,6 +255,8 @@ class Bundle:
         else:
             chosen = [self.kernel(name) for name in kernels]
         if only is not None and chosen:
+            from nojit.runtime.launch.rows_to_load import check_only  # noqa: PLC0415 - most preloads load all
+
             check_only([kernel.variants(device) for kernel in chosen], only, repr(self))
         return sum(kernel.load_variants(device, only) for kernel in chosen)
 

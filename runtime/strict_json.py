@@ -5,14 +5,13 @@ nojit reads cache entries and recordings with these. The engine reads bundles, a
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
-
 from nojit.runtime.errors import BundleFormatError
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     # the engine reads what a launch waits for
     import json
+    from typing import TypeAlias
 
 __all__ = [
     "Json",
@@ -51,18 +50,26 @@ def parse_json(raw: bytes, where: str) -> Json:
 
 
 # made once: each is slow to make with options of its own
-@lru_cache(maxsize=1)
+_known_encoder: json.JSONEncoder | None = None
+_known_decoder: json.JSONDecoder | None = None
+
+
 def _encoder() -> json.JSONEncoder:
-    import json  # noqa: PLC0415 - as above
+    global _known_encoder  # noqa: PLW0603 - `functools.lru_cache` is slow to import
+    if _known_encoder is None:
+        import json  # noqa: PLC0415 - as above
 
-    return json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        _known_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _known_encoder
 
 
-@lru_cache(maxsize=1)
 def _decoder() -> json.JSONDecoder:
-    import json  # noqa: PLC0415 - as above
+    global _known_decoder  # noqa: PLW0603 - as above
+    if _known_decoder is None:
+        import json  # noqa: PLC0415 - as above
 
-    return json.JSONDecoder()
+        _known_decoder = json.JSONDecoder()
+    return _known_decoder
 
 
 def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-import struct
-from typing import Any, TypeAlias
-
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.wording import shown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    from nojit.runtime.strict_json import Json
 
 __all__ = ["LAYOUTS", "DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "module_of", "spell"]
 
@@ -53,7 +55,8 @@ def identity(value: Any) -> tuple[Any, ...]:
     if isinstance(value, tuple):
         return (tuple, *(identity(item) for item in value))
     if isinstance(value, float):
-        return (float, struct.pack("<d", value))
+        # a NaN has one spelling, and so has each other float
+        return (float, value.hex())
     return (type(value), value)
 
 
@@ -90,5 +93,6 @@ def decode_value(value: Json, where: str) -> Value:
         BundleFormatError: any other JSON, or tuples nested too deeply.
     """
     from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime.strict_json import canonical_json  # noqa: PLC0415 - bundles are read by the core
 
     return _core.read_value(canonical_json(value), where)

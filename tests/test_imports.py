@@ -112,7 +112,7 @@ RUNTIME: dict[str, set[str]] = {
     "expr": set(),
     "bundle": {"table"},
     "tuning": {"table", "expr"},
-    "launch": {"bundle", "table", "types", "expr", "observe"},
+    "launch": {"table", "types", "expr", "observe"},
     "explain": {"launch", "table", "types", "expr", "observe"},
     "discovery": {"bundle"},
     "trust": {"bundle", "discovery"},
@@ -137,7 +137,7 @@ ENGINE: dict[str, set[str]] = {
     "api": {"base", "bundle", "driver", "launch", "select"},
 }
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
-RUNTIME_AT_ONCE = {"bundle", "launch", "observe", "table", "tuning"}
+RUNTIME_AT_ONCE = {"bundle", "launch", "observe", "table"}
 REGISTRY = "nojit.aot.backends.registry"
 # of aot and runtime, what imports Triton: the folder of the compiler, and backends, which nothing but their vendor imports
 WITH_TRITON = "nojit.aot.compile.triton"

@@ -18,6 +18,7 @@ from typing import NoReturn
 from nojit.aot.inspect.device_choice import BundleState, driver_for, taken
 from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.aot.provenance.statement import expiry_of
+from nojit.runtime._core import finds_zstd
 from nojit.runtime.bundle.file import Accept, BundleFile
 from nojit.runtime.discovery.discover import Found, asked_names, named, names, operators_ask, serving
 from nojit.runtime.discovery.installed import normalized
@@ -111,11 +112,11 @@ class CacheState:
 
 def versions() -> dict[str, str | None]:
     """Return the versions of nojit and the packages it works with; None if not installed. The packages are not imported."""
-    standard_zstd = sys.version_info >= (3, 14)
+    packaged_zstd = "standard library" if sys.version_info >= (3, 14) else _version("zstandard")
     return {
         "python": platform.python_version(),
         "nojit": _version("nojit"),
-        "zstd": "standard library" if standard_zstd else _version("zstandard"),
+        "zstd": "libzstd" if finds_zstd() else packaged_zstd,
         "triton": _version("triton"),
         "torch": _version("torch"),
     }

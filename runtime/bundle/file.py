@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Self, TypeAlias
+from _thread import RLock
 
 from nojit.runtime import _core
 from nojit.runtime.bundle.format import RECORDS, BundleIndex, Group, KernelEntry, Place
 from nojit.runtime.bundle.zstd import decompress
 from nojit.runtime.errors import BundleError, KernelNotFoundError
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.strict_json import refuse
 from nojit.runtime.table.reading import check_table, decode_table
-from nojit.runtime.table.table import KernelTable
 from nojit.runtime.wording import counted, nearest_or_few
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Self, TypeAlias
+
+    from nojit.runtime.table.table import KernelTable
 
 __all__ = ["Accept", "Allow", "BundleFile", "Look", "no_attachment"]
 
-Allow: TypeAlias = Callable[[BundleIndex, Sequence[str]], None]
+Allow: TypeAlias = "Callable[[BundleIndex, Sequence[str]], None]"
 """A check that raises if a bundle may not be used; called with its index and the names that it may be used under, empty for any."""
-Accept: TypeAlias = Callable[[str, str], Allow]
+Accept: TypeAlias = "Callable[[str, str], Allow]"
 """A check that raises if a bundle may not be used; called with its path and digest. It returns the check of the index."""
 
-Look: TypeAlias = Callable[[KernelTable, Callable[[int], bytes]], None]
+Look: TypeAlias = "Callable[[KernelTable, Callable[[int], bytes]], None]"
 """A check of one kernel, called with its table and a function that reads an image by its number."""
 
 _CHUNK_BYTES = 1 << 20
@@ -66,7 +68,7 @@ class BundleFile:
     def __init__(self, path: str | os.PathLike[str], accept: Accept | None = None) -> None:
         self.path = os.fsdecode(path)
         # reentrant: a finalizer may read the bundle while this thread holds the lock
-        self._lock = threading.RLock()
+        self._lock = RLock()
         self._parts: dict[str, _KernelPart] = {}
         allow: list[Allow | None] = []
         judge = None if accept is None else lambda digest: allow.append(accept(self.path, digest))
@@ -106,9 +108,7 @@ class BundleFile:
         """Return a second handle on the same open file; the caller closes it."""
         other = BundleFile.__new__(BundleFile)
         with self._lock:
-            other.__dict__.update(
-                vars(self), _opened=self._open(self.path), _lock=threading.RLock(), _parts=dict(self._parts)
-            )
+            other.__dict__.update(vars(self), _opened=self._open(self.path), _lock=RLock(), _parts=dict(self._parts))
         return other
 
     def stream(self) -> Iterator[bytes]:
@@ -265,6 +265,10 @@ class BundleFile:
         Raises:
             BundleError: the first part that is wrong.
         """
+        from functools import partial  # noqa: PLC0415 - slow to import
+
+        from nojit.runtime.strict_json import refuse  # noqa: PLC0415 - for an error alone
+
         self._open(self.path).check_index()
         for name in self.attachments:
             self.attachment(name)

@@ -1,22 +1,26 @@
 """Decompression of the zstd frames of bundles for Python. The engine checks before that each is one whole frame.
 
-Python 3.14 has zstd; earlier versions need the package ``zstandard``.
+The engine reads frames with ``libzstd.so.1`` where the machine has it: importing a package for them takes longer than a first launch.
+Elsewhere Python 3.14 has zstd, and earlier versions need the package ``zstandard``.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import TypeAlias
 
-from nojit.runtime._core import WINDOW_LOG_MAX
+from nojit.runtime._core import WINDOW_LOG_MAX, finds_zstd
 from nojit.runtime.errors import BundleError
 
-__all__ = ["Decompress", "decompress"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
 
-Decompress: TypeAlias = Callable[[memoryview, memoryview], None]
-"""Function that decompresses one whole frame into a buffer of the size that it declares; it raises ValueError for other data. It keeps
-neither."""
+    Decompress: TypeAlias = Callable[[memoryview, memoryview], None]
+    """Function that decompresses one whole frame into a buffer of the size that it declares; it raises ValueError for other data. It keeps
+    neither."""
+
+__all__ = ["decompress"]
 
 # a frame with literals and sequences, compressed
 _SAMPLE = bytes.fromhex(
@@ -78,4 +82,9 @@ def _with_stdlib() -> Decompress:
     return decompress_frame
 
 
-decompress = _with_stdlib() if sys.version_info >= (3, 14) else _with_zstandard()
+def _with_python() -> Decompress:
+    return _with_stdlib() if sys.version_info >= (3, 14) else _with_zstandard()
+
+
+decompress = None if finds_zstd() else _with_python()
+"""Function that decompresses the frames of bundles; None if the engine does."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable
-from typing import Any, TypeAlias
-
 from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.table.table import KernelTable
-from nojit.runtime.types.names import dtype_name
-from nojit.runtime.values import LAYOUTS, DType, FunctionRef, Value, module_of
+from nojit.runtime.values import LAYOUTS, DType, FunctionRef, module_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any, TypeAlias
+
+    from nojit.runtime.table.table import KernelTable
+    from nojit.runtime.values import Value
 
 __all__ = [
     "UNKNOWN",
@@ -75,7 +77,7 @@ def _of_dtype(value: Any, name: str, where: str) -> tuple[Value] | None:
         spelled = str(value) if any(kind.__name__ == "dtype" for kind in type(value).__mro__) else ""
     if not spelled:
         return None
-    dtype = dtype_name(spelled)
+    dtype = _core.dtype_name(spelled)
     if dtype is None:
         raise ArgumentError("expected a dtype that Triton has", got=spelled, where=where, argument=name)
     return (DType(dtype),)
@@ -111,8 +113,8 @@ def _of_numpy(value: Any) -> tuple[Value] | None:
     if type(value).__name__.startswith("bool"):
         return (bool(value),)
     try:
-        return (operator.index(value),)
-    except TypeError:
+        return (value.__index__(),)
+    except (AttributeError, TypeError):
         pass
     try:
         return (float(value),)

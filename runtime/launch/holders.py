@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nojit.runtime import _core
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.images import Images
-from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch, spell_arch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nojit.runtime.table.table import KernelTable
 
 __all__ = ["Holder", "best_holder", "closest_holder"]
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from time import perf_counter_ns
-from typing import TypeAlias
 
 from nojit.runtime import _core
-from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.observe.events import emit
-from nojit.runtime.table.table import KernelTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from nojit.runtime.bundle.file import BundleFile
+    from nojit.runtime.table.table import KernelTable
 
 __all__ = ["Images"]
 
@@ -58,7 +61,7 @@ class Images:
         function, loaded = self.file.load(*image, read, device)
         self._functions[image, entry, place] = function
         if loaded:
-            bundle, variant = self.file.id, partial(table.variant_id, row)
+            bundle, variant = self.file.id, lambda: table.variant_id(row)
             what = f"image={image[1]}"
             emit("load", began_ns, bundle=bundle, kernel=table.kernel, variant=variant, device=device, detail=what)
         return function

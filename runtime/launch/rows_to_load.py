@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+# `collections.abc`, which is this module, is in a package that is slow to import
+from _collections_abc import Mapping
 
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.constexprs import constexpr_value, resolved, row_names
-from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import identity
 from nojit.runtime.wording import did_you_mean, typed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+    from typing import Any, TypeAlias
+
+    from nojit.runtime.table.table import KernelTable
+
 __all__ = ["Only", "check_only", "rows_to_load"]
 
-Only: TypeAlias = Mapping[str, Any]
+Only: TypeAlias = "Mapping[str, Any]"
 """Values by the names of axes, constexprs and options; a list or a set allows any of its values."""
 
 
@@ -24,18 +30,15 @@ def rows_to_load(table: KernelTable, only: Only | None = None) -> list[int]:
         table: variants of a kernel.
         only: properties that a variant must have; names that the kernel lacks are ignored. None for all variants.
     """
-    rows: Iterable[int] = range(len(table))
+    rows: list[int] | None = None
     if only:
         wanted = {
             name: {identity(_as_built(value, table.built_values(name))) for value in _several(values)}
             for name, values in only.items()
         }
-        rows = [row for row in rows if _has(row_names(table, row), wanted)]
-    used: dict[tuple[int, int], int] = {}
-    for row in rows:
-        used.setdefault((table.columns["image"][row], table.columns["launch"][row]), row)
+        rows = [row for row in range(len(table)) if _has(row_names(table, row), wanted)]
     # in the order of groups, so that each group is decompressed once
-    return [used[place] for place in sorted(used)]
+    return table.handle().rows_to_load(rows)
 
 
 def check_only(tables: Sequence[KernelTable], only: object, where: str) -> None:

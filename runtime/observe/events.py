@@ -17,15 +17,16 @@ import `logging`: a program that has not imported it has no log.
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable, Iterable
+from _thread import RLock
 from time import perf_counter_ns, time_ns
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from nojit.runtime.frozen_record import Record
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Callable, Iterable
+    from typing import Any, Final, TypeAlias
 
 __all__ = [
     "Counters",
@@ -130,7 +131,7 @@ class Counters(Record):
     """Calls of functions of Triton, by function, if `nojit.serve` or ``NOJIT_SERVE`` serves or served the process."""
 
 
-Listener: TypeAlias = Callable[[Event], object]
+Listener: TypeAlias = "Callable[[Event], object]"
 
 _KINDS: Final = ("open", "load", "plan", "miss", "hint")
 # counted by `Served`
@@ -140,7 +141,7 @@ _LEVELS: Final = {"open": 20, "load": 20, "plan": 10, "miss": 30, "hint": 20, "s
 _HINT_MISSES_MAX: Final = 256
 
 # reentrant: a finalizer may load while this thread holds the lock
-_lock = threading.RLock()
+_lock = RLock()
 _counts = dict.fromkeys(_KINDS, 0)
 _times = dict.fromkeys(_KINDS, 0)
 # by everything except values and count
@@ -246,7 +247,8 @@ def emit(
         detail: as in `Event`.
         level: level of the log line, if not that of the kind.
     """
-    duration_ns = perf_counter_ns() - began_ns
+    # before `variant`, which may take its time
+    duration_ns, end_ns = perf_counter_ns() - began_ns, time_ns()
     if kind != _UNCOUNTED:
         with _lock:
             _counts[kind] += 1
@@ -257,7 +259,7 @@ def emit(
     if logger is None and not listeners:
         return
     named = "" if variant is None else variant()
-    event = Event(kind, bundle, kernel, named, device, detail, time_ns(), duration_ns)
+    event = Event(kind, bundle, kernel, named, device, detail, end_ns, duration_ns)
     if logger is not None:
         # formatters that write fields need the event itself
         logger.log(level, "%s", event, extra={"nojit": event})

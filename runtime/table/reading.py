@@ -5,18 +5,22 @@ A call needs one launch of a table that can have thousands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar, overload
+# `collections.abc`, which is this module, is in a package that is slow to import
+from _collections_abc import Sequence
 
 from nojit.runtime import _core
 from nojit.runtime.table.table import KernelTable, Launch, Slot
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeVar, overload
+
+    _Item = TypeVar("_Item")  # noqa: PYI018 - used in quotes
+
 __all__ = ["Launches", "Layout", "check_table", "decode_table", "param_sizes"]
 
-_Item = TypeVar("_Item")
 
-
-class _Later(Sequence[_Item]):
+class _Later(Sequence["_Item"]):
     """A sequence that is decoded when it is asked for; equal to a tuple of the same items."""
 
     __slots__ = ()
@@ -59,10 +63,13 @@ class Layout(_Later[Slot]):
     def __len__(self) -> int:
         return len(self._all())
 
-    @overload
-    def __getitem__(self, index: int) -> Slot: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Slot, ...]: ...
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, index: int) -> Slot: ...
+        @overload
+        def __getitem__(self, index: slice) -> tuple[Slot, ...]: ...
+
     def __getitem__(self, index: int | slice) -> Slot | tuple[Slot, ...]:
         return self._all()[index]
 
@@ -107,10 +114,13 @@ class Launches(_Later[Launch]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> Launch: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Launch, ...]: ...
+    if TYPE_CHECKING:
+
+        @overload
+        def __getitem__(self, index: int) -> Launch: ...
+        @overload
+        def __getitem__(self, index: slice) -> tuple[Launch, ...]: ...
+
     def __getitem__(self, index: int | slice) -> Launch | tuple[Launch, ...]:
         if isinstance(index, slice):
             return tuple([self[place] for place in range(*index.indices(len(self)))])

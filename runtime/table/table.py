@@ -7,21 +7,20 @@ variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.ta
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Sequence
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
-
 from nojit.runtime.frozen_record import Record
-from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.table.tuning import Tuning, TuningTable
-from nojit.runtime.types.constants import constant_of, is_constant
-from nojit.runtime.types.names import NONE, leaves
-from nojit.runtime.values import Value, encode_value, spell
+from nojit.runtime.values import encode_value, spell
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+    from typing import Any
+
     # the binding imports tables
     from nojit.runtime import _core
+    from nojit.runtime.strict_json import Json
+    from nojit.runtime.values import Value
 
 __all__ = [
     "COLUMNS",
@@ -45,7 +44,6 @@ __all__ = [
 COLUMNS = ("case", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
 # a row is found, and told from every other row, by these
 KEY_COLUMNS = COLUMNS[:4]
-_key_columns = itemgetter(*KEY_COLUMNS)
 
 
 class Missing:
@@ -289,8 +287,8 @@ class KernelTable(Record):
 
     def key(self, row: int) -> tuple[int, ...]:
         """Return the `KEY_COLUMNS` of a row."""
-        case, config, hints, derived = _key_columns(self.columns)
-        return case[row], config[row], hints[row], derived[row]
+        columns = self.columns
+        return columns["case"][row], columns["config"][row], columns["hints"][row], columns["derived"][row]
 
     def constexprs(self, row: int) -> dict[str, Value]:
         """Return every constexpr that a row was compiled with, by name."""
@@ -323,6 +321,10 @@ class KernelTable(Record):
 
     def label(self, row: int) -> str:
         """Describe a row for people: case, config, what is None, hints."""
+        # logs and messages ask for labels
+        from nojit.runtime.types.constants import constant_of, is_constant  # noqa: PLC0415
+        from nojit.runtime.types.names import NONE, leaves  # noqa: PLC0415
+
         case, config, hints, derived = self.key(row)
         words = [
             f"{axis.name}={spell(axis.values[index])}"
@@ -353,6 +355,7 @@ class KernelTable(Record):
             [list(hint) for hint in self.hint_sets[hints]],
         ]
         from nojit.runtime._core import sha256  # noqa: PLC0415 - the binding imports tables; hashlib would load OpenSSL
+        from nojit.runtime.strict_json import canonical_json  # noqa: PLC0415 - logs ask for names of rows
 
         return f"{self.kernel}-{sha256(canonical_json(facts)).hex()[:12]}"
 

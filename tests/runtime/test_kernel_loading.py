@@ -24,6 +24,7 @@ from nojit.runtime.launch.rows_to_load import rows_to_load
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle
+from tests.support.tables import held
 
 # loading
 
@@ -166,10 +167,12 @@ def test_a_graph_capture_survives_preloaded_launches(
 
 
 def test_images_are_loaded_in_the_order_of_their_groups() -> None:
-    table = kernel("add", {"n": "i32"}, configs=[{"num_warps": 1 << place} for place in range(5)]).table
+    made = kernel("add", {"n": "i32"}, configs=[{"num_warps": 1 << place} for place in range(5)]).table
     # two variants share image 2, and launch alike
-    columns = {**table.columns, "image": array("I", [4, 2, 0, 2, 1]), "launch": array("I", [0, 1, 2, 1, 3])}
-    assert rows_to_load(replace(table, columns=columns)) == [2, 4, 1, 0]
+    columns = {**made.columns, "image": array("I", [4, 2, 0, 2, 1]), "launch": array("I", [0, 1, 2, 1, 3])}
+    table = held(replace(made, columns=columns))
+    assert rows_to_load(table) == [2, 4, 1, 0]
+    assert rows_to_load(table, {"num_warps": [2, 8, 16]}) == [4, 1]
 
 
 def test_a_device_says_what_it_can_do(fakecuda: FakeCuda) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime import loader
+from nojit.runtime import _core, loader
 from nojit.runtime.errors import (
     ArgumentError,
     BundleError,
@@ -25,6 +25,7 @@ from nojit.runtime.errors import (
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import kernel, make_bundle, target
 
+ROOT = Path(__file__).resolve().parents[2]
 ADD = kernel("add", {"n": "i32"})
 MUL = kernel("mul", {"n": "i32"}, configs=[{"num_warps": 4}, {"num_warps": 8}])
 
@@ -220,8 +221,40 @@ def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda:
     brought = set(run(code, path).split())
     assert "nojit.runtime.launch.plans" in brought
     # what reads JSON and expressions, what says why a variant does not serve, what names a broken rule
-    others = ("expr", "explain", "fallback", "discovery", "trust", "bundle.cubin", "tuning.tuned", "tuning.invariance")
-    assert not {"json", *(f"nojit.runtime.{name}" for name in others)} & brought
+    others = ("expr", "explain", "fallback", "discovery", "trust", "bundle.cubin", "tuning", "strict_json", "types")
+    assert not {f"nojit.runtime.{name}" for name in others} & brought
+
+
+# nothing of them takes long: the one is built in, the other is in every module
+CHEAP = {"__future__", "_operator"}
+
+
+@pytest.mark.skipif(not _core.finds_zstd(), reason="without libzstd, a package decompresses")
+@pytest.mark.parametrize("loads", ["runtime.load(sys.argv[1]).kernel('add')(7)", "runtime.load(sys.argv[1]).preload()"])
+def test_a_first_launch_imports_nothing_of_the_standard_library(tmp_path: Path, fakecuda: FakeCuda, loads: str) -> None:
+    add = kernel("add", {"n": "i32", "BLOCK": "constexpr"}, grid=["cdiv(n, BLOCK)"], configs=[{"BLOCK": 64}])
+    path = make_bundle(tmp_path / "a.nojit", add)
+    code = (
+        "import os, sys; sys.path.insert(0, sys.argv[2]); before = set(sys.modules); from nojit import runtime; "
+        f"{loads}; print(*(set(sys.modules) - before))"
+    )
+    brought = run_bare(code, path, installed(tmp_path / "site"))
+    assert {name for name in brought.split() if not name.startswith("nojit")} <= CHEAP
+
+
+def installed(folder: Path) -> Path:
+    """Lay the runtime out as a wheel does."""
+    (folder / "nojit").mkdir(parents=True)
+    for file in (ROOT / "package").glob("*.py"):
+        (folder / "nojit" / file.name).symlink_to(file)
+    (folder / "nojit" / "runtime").symlink_to(ROOT / "runtime")
+    return folder
+
+
+def run_bare(code: str, *arguments: object) -> str:
+    """Run code in a process without `site`, so that no `.pth` file imports anything."""
+    command = [sys.executable, "-S", "-c", code, *map(str, arguments)]
+    return subprocess.check_output(command, text=True)
 
 
 def open_files() -> int:

@@ -114,7 +114,14 @@ static PyObject *read_frame(PyObject *Py_UNUSED(module), PyObject *args)
     return raw;
 }
 
+/* `finds_zstd()`: whether libzstd.so.1 is there to read frames. */
+static PyObject *finds_zstd(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
+{
+    return PyBool_FromLong(nj_zstd_find());
+}
+
 static PyMethodDef functions[] = {
+    {"finds_zstd", finds_zstd, METH_NOARGS, PyDoc_STR("Whether libzstd.so.1 is there to read frames.")},
     {"check_frame", check_frame, METH_VARARGS, PyDoc_STR("Check the header of a zstd frame.")},
     {"read_frame", read_frame, METH_VARARGS, PyDoc_STR("What a zstd frame holds.")},
     {NULL},

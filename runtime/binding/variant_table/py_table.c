@@ -1,5 +1,7 @@
 #include "variant_table/py_table.h"
 
+#include <stdlib.h>
+
 #include "module.h"
 #include "python/at_import.h"
 #include "python/exceptions.h"
@@ -155,6 +157,71 @@ static PyObject *table_check_row(py_table *self, PyObject *args)
     return right ? Py_NewRef(Py_None) : py_raise(&error, where);
 }
 
+typedef struct {
+    uint32_t image, launch, row;
+} loaded_row;
+
+static int compare_loaded(const void *one, const void *other)
+{
+    const loaded_row *a = one, *b = other;
+    if (a->image != b->image) {
+        return a->image < b->image ? -1 : 1;
+    }
+    if (a->launch != b->launch) {
+        return a->launch < b->launch ? -1 : 1;
+    }
+    return a->row < b->row ? -1 : a->row > b->row;
+}
+
+/* Reads the images and launches of some rows, of all if `list` is None; false with an exception raised. */
+static bool take_rows(const py_table *self, PyObject *list, loaded_row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        Py_ssize_t row = list == Py_None ? (Py_ssize_t)i : PyNumber_AsSsize_t(PyList_GET_ITEM(list, i), PyExc_IndexError);
+        if ((row == -1 && PyErr_Occurred()) || !read_number(row, self->table.rows, "row")) {
+            return false;
+        }
+        rows[i] = (loaded_row){nj_table_at(&self->table, NJ_COLUMN_IMAGE, (size_t)row),
+                               nj_table_at(&self->table, NJ_COLUMN_LAUNCH, (size_t)row), (uint32_t)row};
+    }
+    return true;
+}
+
+static PyObject *list_first(const loaded_row *rows, size_t count)
+{
+    PyObject *found = PyList_New(0);
+    for (size_t i = 0; found != NULL && i < count; i++) {
+        if (i == 0 || rows[i].image != rows[i - 1].image || rows[i].launch != rows[i - 1].launch) {
+            PyObject *row = PyLong_FromUnsignedLong(rows[i].row);
+            if (row == NULL || PyList_Append(found, row) < 0) {
+                Py_CLEAR(found);
+            }
+            Py_XDECREF(row);
+        }
+    }
+    return found;
+}
+
+static PyObject *table_rows_to_load(py_table *self, PyObject *list)
+{
+    if (list != Py_None && !PyList_Check(list)) {
+        PyErr_SetString(PyExc_TypeError, "expected a list of rows, or None for all");
+        return NULL;
+    }
+    size_t count = list == Py_None ? self->table.rows : (size_t)PyList_GET_SIZE(list);
+    loaded_row *rows = PyMem_New(loaded_row, count + 1);
+    if (rows == NULL) {
+        return PyErr_NoMemory();
+    }
+    PyObject *found = NULL;
+    if (take_rows(self, list, rows, count)) {
+        qsort(rows, count, sizeof *rows, compare_loaded);
+        found = list_first(rows, count);
+    }
+    PyMem_Free(rows);
+    return found;
+}
+
 static PyObject *table_expression_chars(py_table *self, PyObject *Py_UNUSED(none))
 {
     return PyLong_FromSize_t(nj_expression_chars(&self->table));
@@ -171,6 +238,8 @@ static PyMethodDef methods[] = {
     {"layout", (PyCFunction)table_layout, METH_O, PyDoc_STR("The text of a layout by its number.")},
     {"check", (PyCFunction)table_check, METH_O, PyDoc_STR("Check every launch and row.")},
     {"check_row", (PyCFunction)table_check_row, METH_VARARGS, PyDoc_STR("Check what one row packs.")},
+    {"rows_to_load", (PyCFunction)table_rows_to_load, METH_O,
+     PyDoc_STR("The first row of each image and launch, by image and launch, of a list of rows; of all for None.")},
     {"launch_count", (PyCFunction)table_launch_count, METH_NOARGS, PyDoc_STR("How many launches there are.")},
     {"expression_chars", (PyCFunction)table_expression_chars, METH_NOARGS, PyDoc_STR("Count the characters of all expressions.")},
     {NULL, NULL, 0, NULL},

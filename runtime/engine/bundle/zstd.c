@@ -25,12 +25,12 @@ static bool find_locked(void)
     return known;
 }
 
-static bool find(nj_error *error)
+bool nj_zstd_find(void)
 {
     pthread_mutex_lock(&lock);
     bool found = find_locked();
     pthread_mutex_unlock(&lock);
-    return found || nj_lacks(error, "none", "expected libzstd.so.1 to be installed, or nj_options.decompress to be set");
+    return found;
 }
 
 bool nj_frame_broken(nj_error *error, const char *got)
@@ -41,8 +41,8 @@ bool nj_frame_broken(nj_error *error, const char *got)
 bool nj_zstd_decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
 {
     (void)context;
-    if (!find(error)) {
-        return false;
+    if (!nj_zstd_find()) {
+        return nj_lacks(error, "none", "expected libzstd.so.1 to be installed, or nj_options.decompress to be set");
     }
     size_t done = zstd.decompress(raw, raw_bytes, frame.at, frame.size);
     if (zstd.is_error(done)) {

@@ -5,6 +5,9 @@
 #include "base/error.h"
 #include "base/span.h"
 
+/* Whether libzstd.so.1 is there; opens it. */
+NJ_INTERNAL bool nj_zstd_find(void);
+
 /* Decompresses one whole frame, which nj_frame_check has passed, into exactly `raw_bytes`. False with `error` filled: NJ_ERROR_NEEDS
  * without libzstd. `context` is not looked at. */
 NJ_INTERNAL bool nj_zstd_decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error);
