@@ -124,9 +124,7 @@ static void add_programs(const nj_spec *spec, const nj_value *values, nj_key *ke
 /* Not inline: most kernels are not tuned. */
 static __attribute__((noinline)) void add_tuning(const nj_spec *spec, const nj_value *values, nj_key *key)
 {
-    int64_t rounded[NJ_TUNING_KEYS_MAX];
-    nj_tuning_round(spec->tuning, spec->tuning_count, spec->bucket, values, rounded);
-    memcpy(&key->words[key->count], rounded, spec->tuning_count * sizeof *rounded);
+    nj_tuning_round(spec->tuning, spec->tuning_count, spec->bucket, values, (int64_t *)&key->words[key->count]);
     key->count += spec->tuning_count;
 }
 

@@ -7,7 +7,8 @@
 
 #include <stdlib.h>
 
-int64_t nj_bucket_of(nj_bucket bucket, int64_t value)
+/* Static, and called by what other libraries see, so that a launch computes its key without a call for each number. */
+static int64_t round_number(nj_bucket bucket, int64_t value)
 {
     if (value <= 0 || bucket == NJ_BUCKET_EXACT) {
         return value < 0 ? 0 : value;
@@ -27,7 +28,7 @@ int64_t nj_bucket_of(nj_bucket bucket, int64_t value)
     return (value + (bucket == NJ_BUCKET_QUARTER_POW2 ? step / 2 : step - 1)) & -step;
 }
 
-int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values)
+static int64_t compute(const nj_tuning_key *key, const nj_value *values)
 {
     nj_value result;
     if (key->factor_count == 0) {
@@ -47,8 +48,18 @@ int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values)
 void nj_tuning_round(const nj_tuning_key *key, uint32_t count, nj_bucket bucket, const nj_value *values, int64_t *rounded)
 {
     for (uint32_t i = 0; i < count; i++) {
-        rounded[i] = nj_bucket_of(bucket, nj_tuning_number(&key[i], values));
+        rounded[i] = round_number(bucket, compute(&key[i], values));
     }
+}
+
+int64_t nj_bucket_of(nj_bucket bucket, int64_t value)
+{
+    return round_number(bucket, value);
+}
+
+int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values)
+{
+    return compute(key, values);
 }
 
 /* Finds the short cut of a program that is a product of arguments. */
