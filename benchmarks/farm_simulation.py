@@ -402,13 +402,15 @@ def main() -> None:
         rows = [json.loads(line) for line in given.draw.read_text().splitlines() if line.startswith("{")]
         given.svg.write_text(picture(rows), encoding="utf-8")
         return
+    from nojit.aot.remote.batches import JOB_S
+
     scale = 10 if given.quick else 1
     cases = [
-        (100, 10_000, 10.0),
-        (200, 20_000, 10.0),
-        (1000, 100_000, 10.0),
+        (100, 10_000, JOB_S),
+        (200, 20_000, JOB_S),
+        (1000, 100_000, JOB_S),
         (1000, 100_000, 0.01),
-        (2000, 200_000, 10.0),
+        (2000, 200_000, JOB_S),
     ]
     if given.only:
         cases = [(int(given.only[0]), int(given.only[1]), float(given.only[2]))]

@@ -15,7 +15,7 @@ __all__ = ["JOB_S", "ROUNDS", "VARIANTS_MAX", "Batches"]
 G = TypeVar("G", bound=Hashable)
 C = TypeVar("C")
 
-JOB_S: Final = 10.0
+JOB_S: Final = 5.0
 """Time that a job should take, in seconds; `docs/scale.md` shows how it was chosen."""
 # of a variant about which nothing is known
 _GUESS_S: Final = 1.0
@@ -24,9 +24,24 @@ VARIANTS_MAX: Final = 64
 ROUNDS: Final = 2
 """Jobs of a whole length that wait for each slot; when fewer wait, at the end of a build, the jobs get shorter."""
 # with so many workers, the shortest jobs take as long as the others: single variants for all of them would swamp the scheduler
-_SLOTS_FULL: Final = 7_000
-# the weight of the newest result in an estimate
-_NEWEST: Final = 0.2
+_SLOTS_FULL: Final = 3_500
+# the least weight of the newest result in an estimate, which is a plain mean until then: a few short variants must not make a long job
+_NEWEST_LEAST: Final = 0.03
+
+
+class _Mean:
+    """A mean that forgets old values slowly."""
+
+    __slots__ = ("count", "value")
+
+    def __init__(self, value: float = 0.0) -> None:
+        self.value = value
+        self.count = 0
+
+    def add(self, new: float) -> None:
+        """Count a value."""
+        self.count += 1
+        self.value += max(1 / self.count, _NEWEST_LEAST) * (new - self.value)
 
 
 class Batches(Generic[G, C]):
@@ -40,8 +55,8 @@ class Batches(Generic[G, C]):
         self._job_s = job_s
         self._waiting: dict[G, deque[C]] = {}
         self._again: deque[tuple[G, list[C]]] = deque()
-        self._seconds: dict[G, float] = {}
-        self._any_s = _GUESS_S
+        self._seconds: dict[G, _Mean] = {}
+        self._any_s = _Mean(_GUESS_S)
         self._count = 0
 
     def __len__(self) -> int:
@@ -77,24 +92,22 @@ class Batches(Generic[G, C]):
 
     def took(self, group: G, seconds: float) -> None:
         """Note the compile time of one variant of a group."""
-        self._seconds[group] = _nearer(self._seconds.get(group, seconds), seconds)
-        self._any_s = _nearer(self._any_s, seconds)
+        if group not in self._seconds:
+            self._seconds[group] = _Mean()
+        self._seconds[group].add(seconds)
+        self._any_s.add(seconds)
 
     @property
     def mean_s(self) -> float:
         """Compile time of a variant of any group, in seconds."""
-        return self._any_s
+        return self._any_s.value
 
     def expected_s(self, group: G, count: int) -> float:
         """Return the time that `count` variants of a group should take, in seconds."""
-        return self._seconds.get(group, self._any_s) * count
+        return self._seconds.get(group, self._any_s).value * count
 
     def _size(self, group: G, slots: int, following: int) -> int:
         fitting = self._job_s / max(self.expected_s(group, 1), 1e-3)
         least = fitting * min(1.0, slots / _SLOTS_FULL)
         share = (self._count + following) / (ROUNDS * max(slots, 1))
         return max(1, min(int(fitting), int(max(share, least)), VARIANTS_MAX))
-
-
-def _nearer(known: float, new: float) -> float:
-    return (1 - _NEWEST) * known + _NEWEST * new

@@ -44,10 +44,10 @@ from nojit.runtime.wording import counted, few
 
 __all__ = ["Loop"]
 
-# jobs of each thread: one runs, one is at hand
-_JOBS_AHEAD: Final = 2
+# jobs of each thread: one runs, one is at hand, one waits at the scheduler for the worker that needs it first
+_JOBS_AHEAD: Final = 3
 # jobs to send while there is no worker, so that a cluster that grows on demand starts some
-_UNMANNED: Final = 8
+_UNMANNED: Final = 9
 _DESCRIBED_AT_ONCE: Final = 64
 # variants and jobs of one turn: the first jobs leave while the last ones are made
 _TAKEN_AT_ONCE: Final = 1000

@@ -41,8 +41,8 @@ def test_a_thousand_workers_get_work_at_once() -> None:
 
 def test_a_thousand_workers_get_jobs_that_a_scheduler_can_give() -> None:
     found = sizes(filled(100_000, 0.38, job_s=JOB_S), 1000)
-    # 38 s of work for each: about 250 jobs a second
-    assert len(found) < 9600
+    # 38 s of work for each: about 290 jobs a second
+    assert len(found) < 11_000
     assert found[-2] >= 2
 
 
@@ -67,7 +67,16 @@ def test_an_unknown_group_takes_as_long_as_the_others() -> None:
     batches = filled(1, 1.0)
     for _ in range(50):
         batches.took("g", 3.0)
-    assert round(batches.expected_s("other", 2), 1) == 6.0
+    assert round(batches.expected_s("other", 2)) == 6
+
+
+def test_a_few_short_variants_do_not_make_the_next_job_long() -> None:
+    batches = filled(1000, 0.5)
+    for _ in range(50):
+        batches.took("g", 0.5)
+    batches.took("g", 0.05)
+    batches.took("g", 0.05)
+    assert len(batches.take(4)[1]) in (10, 11)
 
 
 @given(
@@ -90,9 +99,9 @@ def test_every_variant_is_in_one_job_of_its_group_and_the_last_jobs_are_short(
         assert calls
         assert {of for of, _ in calls} == {group}
         seconds = groups[group][1]  # type: ignore[call-overload] # a number, as put in
-        # no job is longer than asked, nor longer than a share of what is left, or a second for a thousand workers
+        # no job is longer than asked, nor longer than a share of what is left, or 1.4 seconds for a thousand workers
         assert len(calls) <= max(1, min(VARIANTS_MAX, 5.0 / seconds))
-        assert len(calls) <= max(1, left / (ROUNDS * slots), slots / 1000 / seconds)
+        assert len(calls) <= max(1, left / (ROUNDS * slots), slots / 700 / seconds)
         if job in lost:
             # a failed job comes again, each variant alone
             for call in calls:
