@@ -466,9 +466,6 @@ def test_packages_beside_each_other_form_no_circle(parent):
     depth = parent.count(".") + 2
     graph: dict[str, set[str]] = {}
     for found in imports():
-        # a decoding call of flex_attention goes to the kernel of its own family
-        if found.lazy and parent == "nojit.kernels":
-            continue
         pair = [".".join(name.split(".")[:depth]) for name in (found.importer, found.target)]
         if (
             all(within(name, parent) and name in modules() and modules()[name].name == "__init__.py" for name in pair)
@@ -490,6 +487,60 @@ def test_kernels_are_launched_by_the_launches_of_their_family():
     families = [path for path in modules_of_families if not path.name.startswith("launch")]
     launching = re.compile(r"\b(caller|recording)\.launch\(|\blibrary\.get\(")
     assert [path for path in families if launching.search(path.read_text(encoding="utf-8"))] == []
+
+
+def folder_of_kernels(name: str) -> str:
+    """Return the folder of a module of kernels; empty for a module beside the folders."""
+    parts = name.split(".")
+    return parts[2] if len(parts) > 2 and (ROOT / "kernels" / parts[2]).is_dir() else ""
+
+
+def edges_of_kernels() -> list[Import]:
+    """List the imports between folders of kernels."""
+    return [
+        found
+        for found in imports()
+        if room(found.importer) == "kernels"
+        and within(found.target, "nojit.kernels")
+        and folder_of_kernels(found.target) not in {"", folder_of_kernels(found.importer)}
+    ]
+
+
+def test_families_import_shared_parts_and_few_others():
+    page = ROOT / "kernels/README.md"
+    table = {
+        folder: set(re.findall(r"\w+", imported))
+        for part in ("shared", "families")
+        for folder, _, imported in rows(page, part)
+    }
+    shared = {folder for folder, _, _ in rows(page, "shared")}
+    assert {*table} == {path.parent.name for path in (ROOT / "kernels").glob("*/__init__.py")}
+    found: dict[str, set[str]] = {folder: set() for folder in table}
+    for each in edges_of_kernels():
+        importer, target = folder_of_kernels(each.importer), folder_of_kernels(each.target)
+        if importer in shared or target not in shared:
+            found[importer].add(target)
+    assert found == table
+
+
+# the backward pass of flex attention shares device functions with that of flash attention
+BEHIND_DOORS = {
+    ("nojit.kernels.flex.kernel_sm90_bwd", "nojit.kernels.flash_attention.kernel_sm90_bwd"),
+    ("nojit.kernels.compat.deepspeed.softmax", "nojit.kernels.block_sparse.checks"),
+    ("nojit.kernels.compat.deepspeed.sparse_self_attention", "nojit.kernels.block_sparse.checks"),
+}
+
+
+def test_families_reach_others_through_their_operators_and_launches():
+    shared = {folder for folder, _, _ in rows(ROOT / "kernels/README.md", "shared")}
+    inside = {
+        (each.importer, each.target)
+        for each in edges_of_kernels()
+        if folder_of_kernels(each.target) not in shared
+        and each.target != f"nojit.kernels.{folder_of_kernels(each.target)}"
+        and not each.target.rpartition(".")[2].startswith("launch")
+    }
+    assert inside == BEHIND_DOORS
 
 
 def test_operators_load_no_triton():
