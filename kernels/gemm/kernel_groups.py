@@ -1,7 +1,7 @@
 """Device functions that find the group of a tile: a cursor over the groups that only moves forward.
 
-A cursor has four numbers: the group, the number of tiles of all groups before it, its first row, and its end. Tiles are
-numbered group by group. The end of each group is in `offs_ptr`, int32; ends out of order and past the last row are
+A cursor has five numbers: the tile, its group, the number of tiles of all groups before that, the group's first row, and
+its end. Tiles are numbered group by group; program p computes tiles p, p + programs, and so on. The end of each group is in `offs_ptr`, int32; ends out of order and past the last row are
 clamped, so that no tile reaches past the result.
 """
 
@@ -49,7 +49,29 @@ def seek(
 
 
 @triton.jit
-def place_in(number, before, start, end, n_len, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
-    """Return the first row and the first column of tile `number`, and how many rows the group has from that row on."""
+def first_cursor(offs_ptr, groups, m_len, n_len, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Return the cursor at this program's first tile; its group is `groups` if the program has no tile."""
+    number = tl.program_id(0)
+    group = number * 0
+    end = end_of(group, offs_ptr, group, m_len)
+    group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
+    return number, group, before, start, end
+
+
+@triton.jit
+def next_cursor(cursor, offs_ptr, groups, m_len, n_len, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Return the cursor at this program's next tile; its group is `groups` past the last tile."""
+    number, group, before, start, end = cursor
+    number += tl.num_programs(0)
+    group, before, start, end = seek(
+        number, group, before, start, end, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N
+    )
+    return number, group, before, start, end
+
+
+@triton.jit
+def place_in(cursor, n_len, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr):
+    """Return the first row and the first column of a cursor's tile, and how many rows the group has from that row on."""
+    number, _, before, start, end = cursor
     row, col = place_tile(number - before, tl.maximum(end - start, 1), n_len, BLOCK_M, BLOCK_N, GROUP)
     return start + row, col, end - start - row

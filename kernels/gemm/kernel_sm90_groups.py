@@ -6,7 +6,7 @@ without rows of the group skips the tile. TMA stores tiles whose rows all belong
 with masks.
 """
 
-from nojit.kernels.gemm.kernel_groups import end_of, place_in, seek
+from nojit.kernels.gemm.kernel_groups import first_cursor, next_cursor, place_in
 from nojit.kernels.gemm.kernel_sm90 import OWNED, copy_steps, lanes_of, prefetch, store_rows
 from nojit.kernels.gemm.kernel_sm90_scales import prefetch_ends
 from nojit.kernels.gemm.kernel_sm90_tiles import halves_of
@@ -37,12 +37,10 @@ def produce(
     groups, m_len, n_len, k_len, b_step = opaque(sizes)
     steps = gl.cdiv(k_len, maps[0].block_type.shape[3] * TOGETHER) * TOGETHER
     copied = 0
-    number = gl.program_id(0)
-    group = number * 0
-    end = end_of(group, offs_ptr, group, m_len)
-    group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
-    while group < groups:
-        row, col, left = place_in(number, before, start, end, n_len, TILE[0], TILE[1], TILE[2])
+    cursor = first_cursor(offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
+    while cursor[1] < groups:
+        group = cursor[1]
+        row, col, left = place_in(cursor, n_len, TILE[0], TILE[1], TILE[2])
         if ENDS == "bias":
             _prefetch_bias(vectors, group, col, n_len, TILE[1])
         elif ENDS == "scales":
@@ -50,10 +48,7 @@ def produce(
         boxes = gl.minimum(gl.cdiv(left, HIGH), MOST)
         sources = (0, group * b_step, row, col)
         copied = copy_steps(maps[0], maps[1], memory, barriers, sources, 0, steps, copied, TILE, TRANS, boxes)
-        number += gl.num_programs(0)
-        group, before, start, end = seek(
-            number, group, before, start, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1]
-        )
+        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
 
 
 @gluon.jit

@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_groups import end_of, place_in, range_of, seek
+from nojit.kernels.gemm.kernel_groups import first_cursor, next_cursor, place_in, range_of
 from nojit.kernels.gemm.kernel_tiles import multiply, place_piece, spread
 
 
@@ -41,13 +41,11 @@ def grouped_mm_kernel(
 
     `programs`: number of programs, which the manifest's grid reads; `has_bias`: 1 if the bias is added, else 0.
     """
-    number = tl.program_id(0)
-    group = number * 0
-    end = end_of(group, offs_ptr, group, m_len)
-    group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
+    cursor = first_cursor(offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
     lanes = tl.arange(0, BLOCK_K)
-    while group < groups:
-        row, col, left = place_in(number, before, start, end, n_len, BLOCK_M, BLOCK_N, GROUP)
+    while cursor[1] < groups:
+        group = cursor[1]
+        row, col, left = place_in(cursor, n_len, BLOCK_M, BLOCK_N, GROUP)
         index_z = group.to(tl.int64)
         lines = tl.arange(0, BLOCK_M)
         rows = row + lines
@@ -63,10 +61,7 @@ def grouped_mm_kernel(
             acc += tl.load(bias_ptrs, mask=cols < n_len, other=0.0).to(tl.float32)[None, :]
         out_ptrs = spread(out_ptr, rows, cols, stride_om, stride_on)
         tl.store(out_ptrs, acc.to(out_ptr.dtype.element_ty), mask=in_rows & in_cols)
-        number += tl.num_programs(0)
-        group, before, start, end = seek(
-            number, group, before, start, end, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N
-        )
+        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
 
 
 @triton.jit

@@ -3,7 +3,7 @@
 `nojit.kernels.gemm.kernel_sm90` describes the pipeline, `nojit.kernels.gemm.kernel_sm90_groups` the tiles of groups.
 """
 
-from nojit.kernels.gemm.kernel_groups import end_of, place_in, seek
+from nojit.kernels.gemm.kernel_groups import first_cursor, next_cursor, place_in
 from nojit.kernels.gemm.kernel_sm90 import (
     DEPTH,
     OWNED,
@@ -34,12 +34,10 @@ def _consume(
     groups, m_len, n_len, k_len, _ = opaque(sizes)
     steps = gl.cdiv(k_len, DEPTH)
     used = 0
-    number = gl.program_id(0)
-    group = number * 0
-    end = end_of(group, offs_ptr, group, m_len)
-    group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
-    while group < groups:
-        row, col, left = place_in(number, before, start, end, n_len, TILE[0], TILE[1], TILE[2])
+    cursor = first_cursor(offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
+    while cursor[1] < groups:
+        group = cursor[1]
+        row, col, left = place_in(cursor, n_len, TILE[0], TILE[1], TILE[2])
         row += OWN * OWNED
         left -= OWN * OWNED
         if left > 0:
@@ -52,10 +50,7 @@ def _consume(
             for step in range(steps):
                 discard(barriers[0], barriers[1], used + step, TILE[3])
         used += steps
-        number += gl.num_programs(0)
-        group, before, start, end = seek(
-            number, group, before, start, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1]
-        )
+        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
     tma.store_wait(0)
 
 

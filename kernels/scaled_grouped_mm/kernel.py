@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_groups import end_of, place_in, seek
+from nojit.kernels.gemm.kernel_groups import first_cursor, next_cursor, place_in
 from nojit.kernels.gemm.kernel_scales import add_steps
 from nojit.kernels.gemm.kernel_tiles import spread
 
@@ -45,13 +45,11 @@ def scaled_grouped_mm_kernel(
 
     `programs`: number of programs, which the manifest's grid reads.
     """
-    number = tl.program_id(0)
-    group = number * 0
-    end = end_of(group, offs_ptr, group, m_len)
-    group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
+    cursor = first_cursor(offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
     span: tl.constexpr = 128 if BLOCK_SCALES else 1
-    while group < groups:
-        row, col, left = place_in(number, before, start, end, n_len, BLOCK_M, BLOCK_N, GROUP)
+    while cursor[1] < groups:
+        group = cursor[1]
+        row, col, left = place_in(cursor, n_len, BLOCK_M, BLOCK_N, GROUP)
         index_z = group.to(tl.int64)
         lines = tl.arange(0, BLOCK_M)
         lanes = tl.arange(0, BLOCK_K)
@@ -73,7 +71,4 @@ def scaled_grouped_mm_kernel(
             acc *= tl.load(column_ptrs, mask=in_cols, other=0.0)[None, :]
         out_ptrs = spread(out_ptr, rows, cols, stride_om, stride_on)
         tl.store(out_ptrs, acc.to(out_ptr.dtype.element_ty), mask=in_rows[:, None] & in_cols[None, :])
-        number += tl.num_programs(0)
-        group, before, start, end = seek(
-            number, group, before, start, end, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N
-        )
+        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)

@@ -3,7 +3,7 @@
 `nojit.kernels.gemm.kernel_sm90_groups` describes the tiles of groups, `nojit.kernels.gemm.kernel_sm90_scales` the sums.
 """
 
-from nojit.kernels.gemm.kernel_groups import end_of, place_in, seek
+from nojit.kernels.gemm.kernel_groups import first_cursor, next_cursor, place_in
 from nojit.kernels.gemm.kernel_sm90 import OWNED, allocate, barriers_for, operands_of
 from nojit.kernels.gemm.kernel_sm90_groups import of_group, produce, store_tile
 from nojit.kernels.gemm.kernel_sm90_scales import DEEP, scale_ends, sum_steps, width_of
@@ -38,12 +38,10 @@ def _consume(
     groups, m_len, n_len, k_len, _ = opaque(sizes)
     steps = gl.cdiv(k_len, DEEP * TOGETHER) * TOGETHER
     used = 0
-    number = gl.program_id(0)
-    group = number * 0
-    end = end_of(group, offs_ptr, group, m_len)
-    group, before, start, end = seek(number, group, group, group, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
-    while group < groups:
-        row, col, left = place_in(number, before, start, end, n_len, TILE[0], TILE[1], TILE[2])
+    cursor = first_cursor(offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
+    while cursor[1] < groups:
+        group = cursor[1]
+        row, col, left = place_in(cursor, n_len, TILE[0], TILE[1], TILE[2])
         # consumers have the rows of a tile or, of its only 64 rows, the columns
         if TILE[0] > OWNED:
             row += OWN * OWNED
@@ -67,10 +65,7 @@ def _consume(
             for step in range(steps):
                 discard(barriers[0], barriers[1], used + step, TILE[3])
         used += steps
-        number += gl.num_programs(0)
-        group, before, start, end = seek(
-            number, group, before, start, end, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1]
-        )
+        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
     tma.store_wait(0)
 
 

@@ -332,6 +332,8 @@ def _namespace(program: list[int]) -> dict[str, Any]:
     )
     # of Triton itself, what its helpers use that Gluon kernels call
     tl = SimpleNamespace(
+        program_id=lambda _: program[0],
+        num_programs=lambda _: program[1],
         constexpr=gl.constexpr,
         static_range=range,
         load=_load,

@@ -147,7 +147,7 @@ def test_programs_compute_each_tile_once(seed):
         while (cursor := device["seek"](number, *cursor, offs, len(lengths), rows, n, block_m, block_n))[0] < len(
             lengths
         ):
-            row, col, left = device["place_in"](number, *cursor[1:], n, block_m, block_n, height)
+            row, col, left = device["place_in"]((number, *cursor), n, block_m, block_n, height)
             assert left > 0
             seen[cursor[0], row, row + left, col] += 1
             number += programs

@@ -19,6 +19,7 @@ PAGES = sorted(
         ROOT / "package/about.md",
         ROOT / "autoserve/README.md",
         ROOT / "benchmarks/README.md",
+        ROOT / "kernels/README.md",
         ROOT / "runtime/binding/README.md",
     ]
 )
