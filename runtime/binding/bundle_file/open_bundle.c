@@ -44,14 +44,7 @@ static bool verify(void *context, const char *digest, nj_error *Py_UNUSED(error)
 /* Raises what the engine found, unless a callback has raised. Returns NULL. */
 static PyObject *raise_found(const py_bundle *self, const nj_error *error)
 {
-    if (PyErr_Occurred()) {
-        return NULL;
-    }
-    if (error->code == NJ_ERROR_SYSTEM) {
-        errno = error->system_code;
-        return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, self->path);
-    }
-    return py_raise(error, self->path);
+    return PyErr_Occurred() ? NULL : py_raise(error, self->path);
 }
 
 static int open_bundle(py_bundle *self, const char *path)

@@ -16,15 +16,6 @@ static PyObject *function_of(nj_function *it, bool loaded)
     return Py_BuildValue("(NN)", function, PyBool_FromLong(loaded));
 }
 
-static PyObject *raise_at(const nj_error *error, PyObject *where)
-{
-    if (error->code == NJ_ERROR_DRIVER) {
-        py_raise_driver(error, NULL, where);
-        return NULL;
-    }
-    return error->code == NJ_ERROR_MEMORY ? PyErr_NoMemory() : py_raise(error, where);
-}
-
 PyObject *py_load_function(const nj_image *image, int device, PyObject *where)
 {
     nj_error error;
@@ -33,7 +24,7 @@ PyObject *py_load_function(const nj_image *image, int device, PyObject *where)
     Py_BEGIN_ALLOW_THREADS
     function = nj_image_load(image, device, &loaded, &error);
     Py_END_ALLOW_THREADS
-    return function == NULL ? raise_at(&error, where) : function_of(function, loaded);
+    return function == NULL ? py_raise(&error, where) : function_of(function, loaded);
 }
 
 static void function_dealloc(py_function *self)
@@ -58,7 +49,7 @@ static PyObject *function_load(py_function *self, PyObject *number)
         Py_RETURN_NONE;
     }
     PyObject *symbol = PyUnicode_FromString(self->it->symbol);
-    raise_at(&error, symbol);
+    py_raise(&error, symbol);
     Py_XDECREF(symbol);
     return NULL;
 }

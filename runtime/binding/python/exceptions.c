@@ -12,6 +12,8 @@ static struct {
     PyObject *format_error;
     PyObject *integrity_error;
     PyObject *driver_error;
+    PyObject *trust_error;
+    PyObject *kernel_not_found_error;
     PyObject *no_matching_variant_error;
     PyObject *no_dtype;
 } classes;
@@ -26,7 +28,9 @@ int py_add_exceptions(PyObject *Py_UNUSED(module))
         {"BundleError", &classes.bundle_error},
         {"BundleFormatError", &classes.format_error},
         {"BundleIntegrityError", &classes.integrity_error},
+        {"BundleTrustError", &classes.trust_error},
         {"DriverError", &classes.driver_error},
+        {"KernelNotFoundError", &classes.kernel_not_found_error},
         {"NoMatchingVariantError", &classes.no_matching_variant_error},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -193,31 +197,48 @@ bool py_is_bundle_error(PyObject *type)
     return PyErr_GivenExceptionMatches(type, classes.bundle_error);
 }
 
-static PyObject *class_of(nj_code code)
+/* Raises an error of a class at the error's place, perhaps with one more fact. Returns NULL. */
+static PyObject *raise_as(PyObject *cls, const nj_error *error, PyObject *where, const char *fact, const char *value)
 {
-    switch (code) {
-    case NJ_ERROR_FORMAT: return classes.format_error;
-    case NJ_ERROR_NEEDS: return classes.bundle_error;
-    default: return classes.integrity_error; /* NJ_ERROR_INTEGRITY */
-    }
-}
-
-PyObject *py_raise(const nj_error *error, PyObject *where)
-{
-    if (error->code == NJ_ERROR_MEMORY) {
-        return PyErr_NoMemory();
-    }
     PyObject *place = place_of(error, where), *what = text_of(error->what), *got = text_of(error->got);
     if (place != NULL && what != NULL && got != NULL) {
-        bool is_format = error->code == NJ_ERROR_FORMAT;
-        PyObject *named = is_format ? Py_BuildValue("{s:O,s:O,s:s}", "got", got, "where", place, "rule", error->rule)
-                                    : Py_BuildValue("{s:O,s:O}", "got", got, "where", place);
-        raise_instance(class_of(error->code), Py_BuildValue("(O)", what), named);
+        PyObject *named = fact != NULL ? Py_BuildValue("{s:O,s:O,s:s}", "got", got, "where", place, fact, value)
+                                       : Py_BuildValue("{s:O,s:O}", "got", got, "where", place);
+        raise_instance(cls, Py_BuildValue("(O)", what), named);
     }
     Py_XDECREF(place);
     Py_XDECREF(what);
     Py_XDECREF(got);
     return NULL;
+}
+
+static PyObject *raise_driver(const nj_error *error, PyObject *where)
+{
+    PyObject *place = place_of(error, where), *what = place == NULL ? NULL : text_of(error->what);
+    if (what != NULL) {
+        py_driver_error(error->call, error->driver_code, error->got, what, place);
+    }
+    Py_XDECREF(place);
+    Py_XDECREF(what);
+    return NULL;
+}
+
+PyObject *py_raise(const nj_error *error, PyObject *where)
+{
+    switch (error->code) {
+    case NJ_ERROR_FORMAT: return raise_as(classes.format_error, error, where, "rule", error->rule);
+    case NJ_ERROR_INTEGRITY: return raise_as(classes.integrity_error, error, where, NULL, NULL);
+    case NJ_ERROR_NEEDS: return raise_as(classes.bundle_error, error, where, NULL, NULL);
+    case NJ_ERROR_ARGUMENT: return raise_as(classes.argument_error, error, where, NULL, NULL);
+    case NJ_ERROR_TRUST: return raise_as(classes.trust_error, error, where, NULL, NULL);
+    case NJ_ERROR_NO_KERNEL: return raise_as(classes.kernel_not_found_error, error, where, NULL, NULL);
+    case NJ_ERROR_NO_VARIANT: return raise_as(classes.no_matching_variant_error, error, where, NULL, NULL);
+    case NJ_ERROR_DRIVER: return raise_driver(error, where);
+    case NJ_ERROR_MEMORY: return PyErr_NoMemory();
+    case NJ_ERROR_SYSTEM: errno = error->system_code; return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, where);
+    case NJ_OK: break;
+    }
+    return PyErr_Format(PyExc_SystemError, "expected an error of the engine, got code %d", (int)error->code);
 }
 
 void py_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where)

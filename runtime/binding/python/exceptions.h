@@ -28,7 +28,8 @@ void py_refuse_dtype(PyObject *dtype);
 /* Whether a class of exceptions is BundleError, or derived from it. */
 bool py_is_bundle_error(PyObject *type);
 
-/* Raises what the engine found, at ``str(where)``. Returns NULL. */
+/* Raises what the engine found, as the error of its code in docs/c-api.md, at ``str(where)``: a path for a failed system call.
+ * Returns NULL. */
 PyObject *py_raise(const nj_error *error, PyObject *where);
 
 /* Raises DriverError at ``str(where)``; `name`, `what` and `where` may be NULL. */
