@@ -725,8 +725,8 @@ def test_what_is_behind_the_params_may_be_left_out(open_c: Callable[..., CBundle
     [
         ("*fp16", Arg(99), "expected an argument of a kind of nj_arg_kind, got 99"),
         ("*fp16", Arg(6, 99), "expected a pointer to a dtype of nj_dtype, got 99"),
-        ("(i32,i32)", tuple(range(300)), "expected at most 256 members of tuples, got more"),
-        ("(*fp16)", (TILE,) * 17, "expected at most 16 tensor descriptors, got more"),
+        ("(i32,i32)", tuple(range(300)), "expected at most 256 members of tuples in one call, got more"),
+        ("(*fp16)", (TILE,) * 17, "expected at most 16 tensor descriptors in one call, got more"),
     ],
 )
 def test_an_argument_that_is_none_is_refused(

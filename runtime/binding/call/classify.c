@@ -93,12 +93,6 @@ static int read_number(PyObject *object, nj_value *value)
 static int classify_value(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, py_call *call,
                           nj_value *value);
 
-static int refuse_size(const py_signature *signature, Py_ssize_t at, const char *what)
-{
-    py_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"), what, NJ_LEAVES_MAX);
-    return -1;
-}
-
 /* Lays a tuple's members out in `leaves`. */
 static int classify_tuple(const py_signature *signature, Py_ssize_t at, PyObject *tuple, bool host_too, py_call *call,
                           nj_value *value)
@@ -107,7 +101,8 @@ static int classify_tuple(const py_signature *signature, Py_ssize_t at, PyObject
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
     for (Py_ssize_t i = 0; i < count; i++) {
         if (call->leaf_count == NJ_LEAVES_MAX) {
-            return refuse_size(signature, at, "expected at most %d members of tuples in one call");
+            py_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"), NJ_LEAVES_RULE, NJ_LEAVES_MAX);
+            return -1;
         }
         nj_value *leaf = &call->leaves[call->leaf_count++];
         if (classify_value(signature, at, PyTuple_GET_ITEM(tuple, i), host_too, call, leaf) < 0) {
@@ -124,7 +119,7 @@ static int classify_descriptor(const py_signature *signature, Py_ssize_t at, PyO
 {
     if (call->descriptor_count == NJ_DESCRIPTORS_MAX) {
         py_refuse(signature->kernel, signature->names[at], PyUnicode_FromString("more"),
-                  "expected at most %d tensor descriptors in one call", NJ_DESCRIPTORS_MAX);
+                  NJ_DESCRIPTORS_RULE, NJ_DESCRIPTORS_MAX);
         return -1;
     }
     py_tensor base;

@@ -85,7 +85,7 @@ int py_signature_init(py_signature *signature, PyObject *kernel, PyObject *param
     py_signature made = {.param_count = PyTuple_GET_SIZE(params), .rest = -1};
     made.count = made.param_count + PyTuple_GET_SIZE(options);
     if (made.count > NJ_ARGUMENTS_MAX) {
-        PyErr_Format(PyExc_ValueError, "expected at most %d params and options, got %zd", NJ_ARGUMENTS_MAX, made.count);
+        PyErr_Format(PyExc_ValueError, NJ_ARGUMENTS_RULE ", got %zd", NJ_ARGUMENTS_MAX, made.count);
         return -1;
     }
     made.names = PyMem_Calloc((size_t)made.count + 1, sizeof *made.names);

@@ -54,7 +54,7 @@ static uint8_t dtype_of(PyObject *name)
 static int read_descriptor(const argument_fields *fields, py_read_arguments *into, nj_value *value)
 {
     if (into->descriptor_count == NJ_DESCRIPTORS_MAX) {
-        PyErr_Format(PyExc_ValueError, "expected at most %d tensor descriptors in one call", NJ_DESCRIPTORS_MAX);
+        PyErr_Format(PyExc_ValueError, NJ_DESCRIPTORS_RULE, NJ_DESCRIPTORS_MAX);
         return -1;
     }
     nj_descriptor *descriptor = &into->descriptors[into->descriptor_count];
@@ -78,7 +78,7 @@ static int read_tuple(const argument_fields *fields, const nj_ids *ids, py_read_
     Py_ssize_t count = PyTuple_GET_SIZE(fields->items);
     for (Py_ssize_t i = 0; i < count; i++) {
         if (into->leaf_count == NJ_LEAVES_MAX) {
-            PyErr_Format(PyExc_ValueError, "expected at most %d members of tuples in one call", NJ_LEAVES_MAX);
+            PyErr_Format(PyExc_ValueError, NJ_LEAVES_RULE, NJ_LEAVES_MAX);
             return -1;
         }
         nj_value *leaf = &into->leaves[into->leaf_count++];

@@ -56,7 +56,7 @@ static bool list_options(nj_kernel *it, nj_error *error)
     }
     size_t count = table->param_count + it->option_count;
     return count <= NJ_ARGUMENTS_MAX ||
-           nj_differ(error, nj_format("%zu", count).text, "expected at most %d params and options", NJ_ARGUMENTS_MAX);
+           nj_differ(error, nj_format("%zu", count).text, NJ_ARGUMENTS_RULE, NJ_ARGUMENTS_MAX);
 }
 
 static bool copy_names(nj_kernel *it, nj_error *error)

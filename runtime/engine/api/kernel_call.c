@@ -107,7 +107,7 @@ static bool read_value(const nj_kernel *kernel, nj_bound_call *call, const nj_ar
 
 static bool refuse_leaves(int place, nj_error *error)
 {
-    return nj_refuse_argument(error, place, "more", "expected at most %d members of tuples", NJ_LEAVES_MAX);
+    return nj_refuse_argument(error, place, "more", NJ_LEAVES_RULE, NJ_LEAVES_MAX);
 }
 
 /* Reads a tuple: the members of one in it follow it. */
@@ -130,7 +130,7 @@ static bool read_tuple(const nj_kernel *kernel, nj_bound_call *call, const nj_ar
 static bool read_descriptor(nj_bound_call *call, const nj_arg *arg, int place, nj_value *value, nj_error *error)
 {
     if (call->descriptor_count == NJ_DESCRIPTORS_MAX) {
-        return nj_refuse_argument(error, place, "more", "expected at most %d tensor descriptors", NJ_DESCRIPTORS_MAX);
+        return nj_refuse_argument(error, place, "more", NJ_DESCRIPTORS_RULE, NJ_DESCRIPTORS_MAX);
     }
     *value = (nj_value){.tag = NJ_TAG_DESCRIPTOR, .bits = call->descriptor_count};
     return nj_descriptor_take(arg->descriptor, place, &call->descriptors[call->descriptor_count++], error);

@@ -11,6 +11,11 @@
 #define NJ_LEAVES_MAX 256
 #define NJ_DESCRIPTORS_MAX 16
 
+/* What is said of a kernel or a call that has more of them. */
+#define NJ_ARGUMENTS_RULE "expected at most %d params and options"
+#define NJ_LEAVES_RULE "expected at most %d members of tuples in one call"
+#define NJ_DESCRIPTORS_RULE "expected at most %d tensor descriptors in one call"
+
 /* A tensor descriptor of the host. */
 typedef struct {
     nj_value base; /* a pointer */

@@ -204,7 +204,7 @@ static const nj_descriptor *descriptor_of(const nj_leaf_values *it, int16_t numb
         }
     }
     if (read->count == NJ_DESCRIPTORS_MAX) {
-        nj_note_argument(error, argument, "more", "expected at most %d tensor descriptors", NJ_DESCRIPTORS_MAX);
+        nj_note_argument(error, argument, "more", NJ_DESCRIPTORS_RULE, NJ_DESCRIPTORS_MAX);
         return NULL;
     }
     nj_descriptor *made = &read->made[read->count];

@@ -161,7 +161,7 @@ bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t opti
     *spec = (nj_spec){.arch = arch, .tuned = *tuned, .bucket = NJ_BUCKET_EXACT};
     if (option_count > NJ_ARGUMENTS_MAX || table->param_count > NJ_ARGUMENTS_MAX - option_count) {
         return nj_differ(error, nj_format("%u and %zu", table->param_count, option_count).text,
-                         "expected at most %d params and options", NJ_ARGUMENTS_MAX);
+                         NJ_ARGUMENTS_RULE, NJ_ARGUMENTS_MAX);
     }
     spec->argument_count = table->param_count + (uint32_t)option_count;
     if (!nj_signatures_init(&spec->signatures, table, ids, error)) {
