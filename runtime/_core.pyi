@@ -70,6 +70,27 @@ CHOOSING_WORK_MAX: int
 NAMING_WORK_MAX: int
 POOL_MAX: int
 
+EXPRESSION_LENGTH_MAX: int
+"""Characters in an expression."""
+PROGRAM_LENGTH_MAX: int
+"""Instructions of a program."""
+PROGRAM_RULE: str
+"""Why an expression whose names are all known has no program."""
+# how tightly `not`, comparisons, signs and functions bind: see `operations`
+BINDS_NOT: int
+BINDS_COMPARISON: int
+BINDS_SIGN: int
+BINDS_CALL: int
+# what is beside the 64 bits of a value; a zeroed slot is missing
+TAG_MISSING: int
+TAG_NONE: int
+TAG_BOOL: int
+TAG_INT: int
+TAG_OPAQUE: int
+TAG_POINTER: int
+TAG_UINT: int
+TAG_TUPLE: int
+
 def driver_version() -> int: ...
 def find_driver() -> bool: ...
 def device_count() -> int: ...
@@ -181,6 +202,9 @@ def coerced(
 ) -> tuple[Literal["pointer", "int", "float", "bool"], int | float | bool] | None: ...
 def resolved(value: Value, known: tuple[Value, ...], /) -> Value: ...
 def row_constexprs(table: Table, row: int, /) -> dict[str, Any]: ...
+
+# name, number, word in postfix, operands of the word, how tightly that binds
+def operations() -> tuple[tuple[str, int, str, int, int], ...]: ...
 def postfix(text: str, /) -> str | tuple[str, int]: ...
 def map_fault(
     kind: str, swizzle: int, element_bytes: int, element_type: int, block: tuple[int, ...], fp4_padded: bool, /

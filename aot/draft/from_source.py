@@ -13,7 +13,7 @@ from nojit.aot.manifest.questions import QUESTION
 from nojit.aot.manifest.toml import flat, toml_key, toml_text, toml_texts, toml_value
 from nojit.aot.plan.outline import Heuristic, Outline, OutlinedConfig, Unspelled, Use
 from nojit.runtime.expr.operations import ExpressionError
-from nojit.runtime.expr.postfix import postfix
+from nojit.runtime.expr.postfix import FUNCTIONS, postfix
 from nojit.runtime.table.table import Missing, Param
 from nojit.runtime.values import Value
 
@@ -251,7 +251,7 @@ def _expression(text: str, known: set[str]) -> str:
         spelled = ast.unparse(_Translation(tree.args.args[0].arg).visit(tree.body)).replace("True", "true")
         spelled = spelled.replace("False", "false").replace("None", "none")
         names = {node.id for node in ast.walk(ast.parse(spelled)) if isinstance(node, ast.Name)}
-        functions = {"cdiv", "min", "max", "next_pow2", "aligned", "has", "true", "false", "none"}
+        functions = {*FUNCTIONS, "true", "false", "none"}
         tree_of(postfix(spelled))
     except (SyntaxError, ExpressionError, _UntranslatedError):
         return ""

@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from nojit.runtime import _core
 from nojit.runtime.expr.operations import (
     INT64_MAX,
     INT64_MIN,
@@ -62,7 +63,7 @@ __all__ = [
     "same",
 ]
 
-MAX_LENGTH: Final = 4096
+MAX_LENGTH: Final = _core.EXPRESSION_LENGTH_MAX
 """Characters in an expression: text can come from a bundle that nobody trusts yet."""
 
 

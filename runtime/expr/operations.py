@@ -1,21 +1,21 @@
-"""The values of the expression language, and the numbers of its operations, which the engine computes."""
+"""The values of the expression language, and its operations, which the engine lists and computes."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Hashable
 from enum import Enum, IntEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
+from nojit.runtime import _core
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.values import identity
 from nojit.runtime.wording import typed
 
 __all__ = [
-    "INSTRUCTION",
     "INT64_MAX",
     "INT64_MIN",
     "MISSING",
+    "OPERATIONS",
     "UNSEEN",
     "ExpressionError",
     "Missing",
@@ -30,8 +30,6 @@ __all__ = [
     "same",
 ]
 
-INSTRUCTION: Final = struct.Struct("<B7xq")
-"""An `Op` and its operand."""
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 
@@ -88,50 +86,68 @@ Value: TypeAlias = int | bool | str | float | Pointer | Hashable | None
 """The value of a name. Expressions only compare for equality if it is not an int, a bool, None, a Pointer or `UNSEEN`."""
 
 
-class Op(IntEnum):
-    """The instructions of a program; ``runtime/engine/expr/machine.h`` says what each does, and must agree on the numbers."""
+class _Operation(NamedTuple):
+    """A row of the engine's table of instructions."""
 
-    CONST_INT = 1
-    CONST_BOOL = 2
-    CONST_NONE = 3
-    CONST_OPAQUE = 4
-    LOAD = 5
-    NEG = 6
-    NOT = 7
-    ADD = 8
-    SUB = 9
-    MUL = 10
-    FLOORDIV = 11
-    MOD = 12
-    EQ = 13
-    NE = 14
-    LT = 15
-    LE = 16
-    GT = 17
-    GE = 18
-    CDIV = 19
-    MIN = 20
-    MAX = 21
-    NEXT_POW2 = 22
-    ALIGNED = 23
-    HAS = 24
-    JUMP_IF_FALSE_KEEP = 25
-    JUMP_IF_TRUE_KEEP = 26
-    CHECK_BOOL = 27
+    name: str
+    number: int
+    word: str
+    """In postfix; empty for an instruction that only programs have."""
+    operands: int
+    """Of the word."""
+    binding: int
+    """How tightly the word binds its operands."""
+
+
+OPERATIONS: Final = {row.name: row for row in (_Operation(*each) for each in _core.operations())}
+"""The engine's instructions by name; ``runtime/engine/expr/machine.h`` says what each does."""
+
+
+class Op(IntEnum):
+    """The instructions of a program."""
+
+    CONST_INT = OPERATIONS["CONST_INT"].number
+    CONST_BOOL = OPERATIONS["CONST_BOOL"].number
+    CONST_NONE = OPERATIONS["CONST_NONE"].number
+    CONST_OPAQUE = OPERATIONS["CONST_OPAQUE"].number
+    LOAD = OPERATIONS["LOAD"].number
+    NEG = OPERATIONS["NEG"].number
+    NOT = OPERATIONS["NOT"].number
+    ADD = OPERATIONS["ADD"].number
+    SUB = OPERATIONS["SUB"].number
+    MUL = OPERATIONS["MUL"].number
+    FLOORDIV = OPERATIONS["FLOORDIV"].number
+    MOD = OPERATIONS["MOD"].number
+    EQ = OPERATIONS["EQ"].number
+    NE = OPERATIONS["NE"].number
+    LT = OPERATIONS["LT"].number
+    LE = OPERATIONS["LE"].number
+    GT = OPERATIONS["GT"].number
+    GE = OPERATIONS["GE"].number
+    CDIV = OPERATIONS["CDIV"].number
+    MIN = OPERATIONS["MIN"].number
+    MAX = OPERATIONS["MAX"].number
+    NEXT_POW2 = OPERATIONS["NEXT_POW2"].number
+    ALIGNED = OPERATIONS["ALIGNED"].number
+    HAS = OPERATIONS["HAS"].number
+    JUMP_IF_FALSE_KEEP = OPERATIONS["JUMP_IF_FALSE_KEEP"].number
+    JUMP_IF_TRUE_KEEP = OPERATIONS["JUMP_IF_TRUE_KEEP"].number
+    CHECK_BOOL = OPERATIONS["CHECK_BOOL"].number
 
 
 class Tag(IntEnum):
-    """The tag beside the 64-bit payload of a value in C; a zeroed slot is MISSING.
+    """The tag beside the 64-bit payload of a value in the engine; a zeroed slot is MISSING."""
 
-    The numbers are a contract with C: ``runtime/engine/expr/machine.h`` must agree.
-    """
-
-    MISSING = 0
-    NONE = 1
-    BOOL = 2
-    INT = 3
-    OPAQUE = 4
-    POINTER = 5
+    MISSING = _core.TAG_MISSING
+    NONE = _core.TAG_NONE
+    BOOL = _core.TAG_BOOL
+    INT = _core.TAG_INT
+    OPAQUE = _core.TAG_OPAQUE
+    POINTER = _core.TAG_POINTER
+    UINT = _core.TAG_UINT
+    """An int that does not fit in 64 bits."""
+    TUPLE = _core.TAG_TUPLE
+    """A tuple or a descriptor: expressions can only ask whether it is there."""
 
 
 def constant(value: Value, intern: Callable[[Value], int]) -> tuple[Op, int]:

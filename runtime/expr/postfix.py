@@ -16,6 +16,7 @@ from nojit.runtime.expr.operations import (
     INT64_MAX,
     INT64_MIN,
     MISSING,
+    OPERATIONS,
     UNSEEN,
     ExpressionError,
     Op,
@@ -31,7 +32,6 @@ from nojit.runtime.wording import did_you_mean, shown
 __all__ = [
     "BINDINGS",
     "FUNCTIONS",
-    "TOO_LONG",
     "UNARY",
     "WORDS",
     "conjuncts",
@@ -42,49 +42,20 @@ __all__ = [
     "words_of",
 ]
 
-WORDS: Final[dict[Op, str]] = {
-    Op.NEG: "neg()",
-    Op.NOT: "not()",
-    Op.ADD: "+",
-    Op.SUB: "-",
-    Op.MUL: "*",
-    Op.FLOORDIV: "//",
-    Op.MOD: "%",
-    Op.EQ: "==",
-    Op.NE: "!=",
-    Op.LT: "<",
-    Op.LE: "<=",
-    Op.GT: ">",
-    Op.GE: ">=",
-    Op.CDIV: "cdiv()",
-    Op.MIN: "min()",
-    Op.MAX: "max()",
-    Op.NEXT_POW2: "next_pow2()",
-    Op.ALIGNED: "aligned()",
-    Op.HAS: "has()",
-}
+WORDS: Final = {Op(row.number): row.word for row in OPERATIONS.values() if row.word and row.word not in ("and", "or")}
 """The word of each operation but ``and`` and ``or``."""
-FUNCTIONS: Final = ("cdiv", "min", "max", "next_pow2", "aligned", "has")
+UNARY: Final = frozenset({Op(row.number) for row in OPERATIONS.values() if row.operands == 1})
+FUNCTIONS: Final = tuple(row.word.removesuffix("()") for row in OPERATIONS.values() if row.binding == _core.BINDS_CALL)
 """The functions of the language."""
-TOO_LONG: Final = "more than 32 levels of nested operations, or than 256 operations and operands"
-"""Why an expression whose names are all known has no program."""
-UNARY: Final = frozenset({Op.NEG, Op.NOT, Op.NEXT_POW2, Op.HAS})
-BINDINGS: Final = (
-    {"or": 1, "and": 2}
-    | dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), 4)
-    | {"+": 5, "-": 5, "*": 6, "//": 6, "%": 6}
-)
-"""How tightly each operator binds; ``not`` is 3, unary ``-`` 7."""
-_NOT, _COMPARE, _NEG, _ATOM = 3, 4, 7, 8
+BINDINGS: Final = {row.word: row.binding for row in OPERATIONS.values() if row.word and not row.word.endswith("()")}
+"""How tightly each operator of two operands binds."""
+_NOT, _COMPARE, _NEG, _ATOM = _core.BINDS_NOT, _core.BINDS_COMPARISON, _core.BINDS_SIGN, _core.BINDS_CALL
 _LITERAL: Final = "literal"
 _OPERATIONS: Final = frozenset([*WORDS.values(), "and", "or"])
 _UNARY_WORDS: Final = frozenset([WORDS[op] for op in UNARY])
 _NO_NAMES: Final = _OPERATIONS | {"true", "false", "none"}
 
 _Pair: TypeAlias = tuple[int, int]
-# beyond `Tag`, as engine/expr/value.h numbers them: an int that does not fit in 64 bits, and what expressions cannot see
-_TOO_LARGE: Final = 6
-_TUPLE: Final = 8
 
 
 def postfix(text: str) -> str:
@@ -210,7 +181,7 @@ def evaluate(words: str, values: Mapping[str, Value]) -> Value:
     call = _Call(words, values)
     program = _core.assemble(words, call.constants, call.slots, call.constant)
     if not program:
-        raise ExpressionError(TOO_LONG)
+        raise ExpressionError(_core.PROGRAM_RULE)
     found = _core.run_program(program, tuple(call.pairs))
     if len(found) == 2:
         return call.value(*found)
@@ -244,9 +215,9 @@ class _Call:
         if value is MISSING:
             return Tag.MISSING, 0
         if value is UNSEEN:
-            return _TUPLE, 0
+            return Tag.TUPLE, 0
         # the bits say which slot it is, for messages
-        return (_TOO_LARGE, len(self.pairs)) if type(value) is int and not INT64_MIN <= value <= INT64_MAX else None
+        return (Tag.UINT, len(self.pairs)) if type(value) is int and not INT64_MIN <= value <= INT64_MAX else None
 
     def constant(self, value: Value) -> _Pair:
         """Return the instruction that pushes a string or float."""
@@ -265,14 +236,14 @@ class _Call:
             return self._interned[bits]
         if tag == Tag.POINTER:
             return Pointer(bits)
-        return UNSEEN if tag == _TUPLE else None
+        return UNSEEN if tag == Tag.TUPLE else None
 
     def reason(self, op: int, left: _Pair, right: _Pair) -> str:
         """Say why an operation failed."""
         if op == Op.LOAD:
             return self._absence(self._name_of(right[1]))
         for tag, bits in (left, right):
-            if tag == _TOO_LARGE:
+            if tag == Tag.UINT:
                 name = self._name_of(bits)
                 return f"{name} = {shown(self._values[name])} does not fit in 64 bits signed"
         if op in (Op.JUMP_IF_FALSE_KEEP, Op.JUMP_IF_TRUE_KEEP, Op.CHECK_BOOL):

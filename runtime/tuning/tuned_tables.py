@@ -270,7 +270,9 @@ def _read_cost(value: dict[str, Any], names: Sequence[str], configs: int, where:
         what = f"expected {', '.join(known)}: `names` says what the key's numbers are called"
         raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=f"{where}.ps")
     if len(words) > _core.TEXT_CHARS_MAX or not is_cost(words, len(names)):
-        raise TuningError("expected a number, in at most 256 operations", got=repr(ps), where=f"{where}.ps")
+        raise TuningError(
+            f"expected a number, in at most {_core.PROGRAM_LENGTH_MAX} operations", got=repr(ps), where=f"{where}.ps"
+        )
     return TunedCost(_count(value["config"], 0, configs - 1, f"{where}.config"), ps)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from nojit.aot.manifest.expression_tree import Expression, parse, substitute
 from nojit.aot.tune.select.rules import Class, TuningRules, spell_class
 from nojit.aot.tune.store.records import Config
+from nojit.runtime import _core
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.operations import ExpressionError, Value
 from nojit.runtime.tuning.costs import cost_words, is_cost
@@ -193,7 +194,7 @@ class Estimates:
         names = self.terms.rules.names
         for text in texts.values():
             if not is_cost(cost_words(text, names), len(names)):
-                what = "expected terms with at most 256 operations in total"
+                what = f"expected terms with at most {_core.PROGRAM_LENGTH_MAX} operations in total"
                 raise TuningError(what, got=f"{text}; shorten the terms in [kernel.tuning]")
         return texts
 

@@ -1,9 +1,11 @@
 /* Expressions in postfix and their programs, as Python asks for them. */
 #include "module.h"
+#include "python/at_import.h"
 #include "python/tuples.h"
 #include "python/utf8.h"
 
 #include "expr/infix.h"
+#include "expr/operations.h"
 #include "expr/postfix.h"
 
 typedef struct {
@@ -103,14 +105,39 @@ static PyObject *postfix(PyObject *Py_UNUSED(module), PyObject *text)
     return found;
 }
 
+static PyObject *make_operation(void *Py_UNUSED(context), const void *operations, size_t number)
+{
+    const nj_operation *it = &((const nj_operation *)operations)[number];
+    const char *word = it->word == NULL ? "" : it->word;
+    return Py_BuildValue("(sisii)", it->name, it->op, word, it->word == NULL ? 0 : (int)nj_operands(it->op), it->binding);
+}
+
+/* `operations()`: of each instruction its name, number, word in postfix, operands of that and how tightly it binds. */
+static PyObject *operations(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
+{
+    return py_tuple(NJ_OPERATION_COUNT, make_operation, NULL, nj_operations);
+}
+
 static PyMethodDef functions[] = {
     {"assemble", assemble, METH_VARARGS,
      PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
+    {"operations", operations, METH_NOARGS, PyDoc_STR("Of each instruction its name, number, word, operands and how tightly it binds.")},
     {"postfix", postfix, METH_O, PyDoc_STR("An expression in postfix; why it is none as (what, column).")},
     {NULL},
 };
 
 int py_add_assemble(PyObject *module)
 {
-    return PyModule_AddFunctions(module, functions);
+    static const py_number numbers[] = {
+        {"BINDS_NOT", NJ_BINDS_NOT},
+        {"BINDS_COMPARISON", NJ_BINDS_COMPARISON},
+        {"BINDS_SIGN", NJ_BINDS_SIGN},
+        {"BINDS_CALL", NJ_BINDS_CALL},
+        {"EXPRESSION_LENGTH_MAX", NJ_EXPRESSION_LENGTH_MAX},
+        {"PROGRAM_LENGTH_MAX", NJ_PROGRAM_LENGTH_MAX},
+        {NULL},
+    };
+    static const py_named_text texts[] = {{"PROGRAM_RULE", NJ_PROGRAM_RULE}, {NULL}};
+    bool added = PyModule_AddFunctions(module, functions) == 0 && py_add_numbers(module, numbers) == 0 && py_add_texts(module, texts) == 0;
+    return added ? 0 : -1;
 }

@@ -1,5 +1,6 @@
 /* Runs programs of expressions, for Python. */
 #include "module.h"
+#include "python/at_import.h"
 #include "python/tuples.h"
 
 #include "expr/arguments.h"
@@ -76,5 +77,10 @@ static PyMethodDef functions[] = {
 
 int py_add_run_program(PyObject *module)
 {
-    return PyModule_AddFunctions(module, functions);
+    static const py_number tags[] = {
+        {"TAG_MISSING", NJ_TAG_MISSING}, {"TAG_NONE", NJ_TAG_NONE},       {"TAG_BOOL", NJ_TAG_BOOL},   {"TAG_INT", NJ_TAG_INT},
+        {"TAG_OPAQUE", NJ_TAG_OPAQUE},   {"TAG_POINTER", NJ_TAG_POINTER}, {"TAG_UINT", NJ_TAG_UINT}, {"TAG_TUPLE", NJ_TAG_TUPLE},
+        {NULL},
+    };
+    return PyModule_AddFunctions(module, functions) < 0 ? -1 : py_add_numbers(module, tags);
 }

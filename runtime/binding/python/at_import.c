@@ -31,6 +31,23 @@ int py_add_numbers(PyObject *module, const py_number *numbers)
     return 0;
 }
 
+int py_add_texts(PyObject *module, const py_named_text *texts)
+{
+    for (; texts->name != NULL; texts++) {
+        if (PyModule_AddStringConstant(module, texts->name, texts->text) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int py_add_object(PyObject *module, const char *name, PyObject *object)
+{
+    int status = object == NULL ? -1 : PyModule_AddObjectRef(module, name, object);
+    Py_XDECREF(object);
+    return status;
+}
+
 int py_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type)
 {
     Py_XSETREF(*type, (PyTypeObject *)PyType_FromSpec(spec));

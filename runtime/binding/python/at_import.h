@@ -24,6 +24,17 @@ typedef struct {
 /* Adds constants to the module, up to one without a name: 0, or -1 with an exception raised. */
 int py_add_numbers(PyObject *module, const py_number *numbers);
 
+typedef struct {
+    const char *name;
+    const char *text;
+} py_named_text;
+
+/* Adds texts to the module, up to one without a name: 0, or -1 with an exception raised. */
+int py_add_texts(PyObject *module, const py_named_text *texts);
+
+/* Adds an object, which it steals and which may be NULL, to the module: 0, or -1 with an exception raised. */
+int py_add_object(PyObject *module, const char *name, PyObject *object);
+
 /* Makes a type, keeps it in `type`, and adds it to the module: 0, or -1 with an exception raised. */
 int py_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
 

@@ -1,23 +1,16 @@
 #include "expr/infix.h"
 
+#include "expr/operations.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    CHARS_MAX = 4096,
     HEIGHT_MAX = 64,
     /* an operation in parentheses takes two steps down and adds one level to the tree */
     DEPTH_MAX = 2 * HEIGHT_MAX,
     INT_CHARS_MAX = 20,
-    /* how tightly operators bind */
-    OR = 1,
-    AND = 2,
-    NOT = 3,
-    COMPARISON = 4,
-    SUM = 5,
-    PRODUCT = 6,
-    UNARY = 7,
     /* characters that one character of an expression becomes at most: "-" becomes "neg() ", a comma "next_pow2() " */
     GROWTH = 12,
 };
@@ -27,7 +20,7 @@ typedef enum { END, INT, NAME, STRING, SYMBOL } kind;
 /* What a part of an expression came to, whose words are written. */
 typedef struct {
     int height;
-    int logic;        /* OR or AND if it is that of two or more, else 0 */
+    int logic;        /* NJ_BINDS_OR or NJ_BINDS_AND if it is that of two or more, else 0 */
     size_t first_end; /* of those: where the words of the first end */
 } part;
 
@@ -41,13 +34,6 @@ typedef struct {
     nj_syntax_error *error;
     const unsigned char *failed; /* where */
 } parser;
-
-static const struct {
-    const char *name;
-    int least, most;
-} functions[] = {
-    {"cdiv", 2, 2}, {"min", 2, INT32_MAX}, {"max", 2, INT32_MAX}, {"next_pow2", 1, 1}, {"aligned", 2, 2}, {"has", 1, 1},
-};
 
 static bool fail_at(parser *it, const unsigned char *at, const char *what)
 {
@@ -186,22 +172,11 @@ static bool is_symbol(const parser *it, const char *text)
     return it->kind == SYMBOL && nj_span_is(it->token, text);
 }
 
+/* How tightly the operator at hand binds two operands; 0 if there is none. */
 static int binding_of(const parser *it)
 {
-    static const struct {
-        const char *symbol;
-        int binding;
-    } known[] = {
-        {"or", OR},          {"and", AND},        {"==", COMPARISON}, {"!=", COMPARISON}, {"<", COMPARISON},
-        {"<=", COMPARISON},  {">", COMPARISON},   {">=", COMPARISON}, {"+", SUM},         {"-", SUM},
-        {"*", PRODUCT},      {"//", PRODUCT},     {"%", PRODUCT},
-    };
-    for (size_t i = 0; it->kind == SYMBOL && i < sizeof known / sizeof *known; i++) {
-        if (nj_span_is(it->token, known[i].symbol)) {
-            return known[i].binding;
-        }
-    }
-    return 0;
+    const nj_operation *known = it->kind == SYMBOL ? nj_operation_of(it->token) : NULL;
+    return known == NULL ? 0 : known->binding;
 }
 
 static void put(parser *it, const char *text, size_t size)
@@ -226,11 +201,10 @@ static void put_string(parser *it, nj_span quoted)
     it->words[it->length - quoted.size] = it->words[it->length - 1] = quote;
 }
 
-static void put_function(parser *it, const char *name)
+static void put_operation(parser *it, nj_op op)
 {
-    put(it, name, strlen(name));
-    memcpy(it->words + it->length, "()", 2);
-    it->length += 2;
+    const char *word = nj_word_of(op);
+    put(it, word, strlen(word));
 }
 
 /* One level above the highest of these; false if that is too high. */
@@ -284,45 +258,42 @@ static bool read_int(parser *it, bool negative, part *made)
 }
 
 /* Says how many arguments a function takes. */
-static bool fail_to_call(parser *it, nj_span name, size_t function, int got)
+static bool fail_to_call(parser *it, nj_span name, const nj_operation *function, int got)
 {
-    const char *least = functions[function].most == functions[function].least ? "" : "at least ";
     it->failed = name.at;
-    snprintf(it->error->what, sizeof it->error->what, "%s takes %s%d arguments, got %d", functions[function].name, least,
-             functions[function].least, got);
+    snprintf(it->error->what, sizeof it->error->what, "%.*s takes %s%zu arguments, got %d", (int)name.size, (const char *)name.at,
+             function->is_open ? "at least " : "", nj_operands(function->op), got);
     return false;
 }
 
 static bool read_call(parser *it, nj_span name, part *made)
 {
-    size_t i = 0, count = sizeof functions / sizeof *functions;
-    int operands = 0, height = 0;
-    while (i < count && !nj_span_is(name, functions[i].name)) {
-        i++;
-    }
+    const nj_operation *function = nj_function_of(name);
+    size_t operands = 0, least = function == NULL ? 0 : nj_operands(function->op);
+    int height = 0;
     if (!advance(it)) {
         return false;
     }
-    if (i == count) {
+    if (function == NULL) {
         return fail_at(it, name.at, "unknown function");
     }
     do {
-        if ((operands > 0 && !advance(it)) || !read_expression(it, OR, made)) {
+        if ((operands > 0 && !advance(it)) || !read_expression(it, NJ_BINDS_OR, made)) {
             return false;
         }
         height = made->height > height ? made->height : height;
         if (++operands > 1) {
-            put_function(it, functions[i].name);
+            put_operation(it, function->op);
         }
     } while (is_symbol(it, ","));
-    if (functions[i].most == 1) {
-        put_function(it, functions[i].name);
+    if (least == 1) {
+        put_operation(it, function->op);
     }
     if (!expect(it, ")", "expected ')'")) {
         return false;
     }
-    if (operands < functions[i].least || operands > functions[i].most) {
-        return fail_to_call(it, name, i, operands);
+    if (operands < least || (operands > least && !function->is_open)) {
+        return fail_to_call(it, name, function, (int)operands);
     }
     return grow(it, made, height);
 }
@@ -335,7 +306,7 @@ static bool read_atom(parser *it, part *made)
         return read_int(it, false, made);
     }
     if (is_symbol(it, "(")) {
-        return advance(it) && read_expression(it, OR, made) && expect(it, ")", "expected ')'");
+        return advance(it) && read_expression(it, NJ_BINDS_OR, made) && expect(it, ")", "expected ')'");
     }
     if (it->kind == STRING) {
         put_string(it, token);
@@ -358,13 +329,13 @@ static bool read_atom(parser *it, part *made)
 static bool read_prefix(parser *it, int lowest, part *made)
 {
     if (is_symbol(it, "not")) {
-        if (lowest > NOT) {
+        if (lowest > NJ_BINDS_NOT) {
             return fail(it, "expected a value; put parentheses around 'not'");
         }
-        if (!advance(it) || !read_expression(it, NOT, made)) {
+        if (!advance(it) || !read_expression(it, NJ_BINDS_NOT, made)) {
             return false;
         }
-        put_function(it, "not");
+        put_operation(it, NJ_OP_NOT);
         return grow(it, made, made->height);
     }
     if (is_symbol(it, "-")) {
@@ -374,10 +345,10 @@ static bool read_prefix(parser *it, int lowest, part *made)
         if (it->kind == INT) {
             return read_int(it, true, made);
         }
-        if (!read_expression(it, UNARY, made)) {
+        if (!read_expression(it, NJ_BINDS_SIGN, made)) {
             return false;
         }
-        put_function(it, "neg");
+        put_operation(it, NJ_OP_NEG);
         return grow(it, made, made->height);
     }
     return read_atom(it, made);
@@ -395,7 +366,7 @@ static void insert(parser *it, size_t at, nj_span word)
 /* Reads what `and` or `or` joins to a first operand, that of the same word as their operands' operands. */
 static bool read_logic(parser *it, int binding, part *made)
 {
-    nj_span word = binding == OR ? (nj_span){(const unsigned char *)"or", 2} : (nj_span){(const unsigned char *)"and", 3};
+    nj_span word = binding == NJ_BINDS_OR ? (nj_span){(const unsigned char *)"or", 2} : (nj_span){(const unsigned char *)"and", 3};
     bool flat = made->logic == binding;
     int height = made->height - flat;
     size_t first_end = flat ? made->first_end : it->length;
@@ -429,7 +400,7 @@ static bool read_binary(parser *it, int binding, part *made)
     if (!grow(it, made, made->height > right.height ? made->height : right.height)) {
         return false;
     }
-    bool chained = binding == COMPARISON && binding_of(it) == COMPARISON;
+    bool chained = binding == NJ_BINDS_COMPARISON && binding_of(it) == NJ_BINDS_COMPARISON;
     return !chained || fail(it, "comparisons do not chain; join two of them with 'and'");
 }
 
@@ -442,7 +413,7 @@ static bool read_expression(parser *it, int lowest, part *made)
         return false;
     }
     for (int binding; (binding = binding_of(it)) >= lowest && binding > 0;) {
-        if (!(binding <= AND ? read_logic(it, binding, made) : read_binary(it, binding, made))) {
+        if (!(binding <= NJ_BINDS_AND ? read_logic(it, binding, made) : read_binary(it, binding, made))) {
             return false;
         }
     }
@@ -468,12 +439,12 @@ bool nj_postfix(nj_span text, char *words, size_t *length, nj_syntax_error *erro
 {
     parser it = {.at = text.at, .end = text.at + text.size, .words = words, .error = error};
     part made;
-    if (characters(text.at, it.end) > CHARS_MAX) {
-        error->column = CHARS_MAX;
-        snprintf(error->what, sizeof error->what, "more than %d characters", CHARS_MAX);
+    if (characters(text.at, it.end) > NJ_EXPRESSION_LENGTH_MAX) {
+        error->column = NJ_EXPRESSION_LENGTH_MAX;
+        snprintf(error->what, sizeof error->what, "more than %d characters", NJ_EXPRESSION_LENGTH_MAX);
         return false;
     }
-    bool whole = advance(&it) && read_expression(&it, OR, &made) && (it.kind == END || fail(&it, "expected an operator or the end"));
+    bool whole = advance(&it) && read_expression(&it, NJ_BINDS_OR, &made) && (it.kind == END || fail(&it, "expected an operator or the end"));
     error->column = whole ? 0 : characters(text.at, it.failed);
     *length = it.length;
     return whole;

@@ -1,10 +1,5 @@
 #include "expr/machine.h"
 
-static bool is_unary(uint8_t op)
-{
-    return op == NJ_OP_NEG || op == NJ_OP_NOT || op == NJ_OP_NEXT_POW2 || op == NJ_OP_HAS;
-}
-
 static bool is_binary(uint8_t op)
 {
     return (op >= NJ_OP_ADD && op <= NJ_OP_MAX) || op == NJ_OP_ALIGNED;
@@ -26,7 +21,7 @@ static int depth_after(const nj_instruction *instruction, int depth, size_t slot
     if (is_binary(op)) {
         return depth >= 2 ? depth - 1 : -1;
     }
-    if (is_unary(op) || op == NJ_OP_CHECK_BOOL) {
+    if (nj_is_unary(op) || op == NJ_OP_CHECK_BOOL) {
         return depth >= 1 ? depth : -1;
     }
     return is_jump(op) && depth >= 1 ? depth - 1 : -1;
@@ -235,7 +230,7 @@ bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result, 
             if (!compute_binary(instruction->op, &stack[depth - 1], &stack[depth], why)) {
                 return false;
             }
-        } else if (is_unary(instruction->op)) {
+        } else if (nj_is_unary(instruction->op)) {
             if (!compute_unary(instruction->op, &stack[depth - 1], why)) {
                 return false;
             }

@@ -21,7 +21,7 @@
 #include "base/internal.h"
 #include "expr/value.h"
 
-/* The numbers are those of `Op` in runtime/expr/operations.py. */
+/* Expressions in postfix name most of them: operations.h says how. */
 typedef enum {
     NJ_OP_CONST_INT = 1,
     NJ_OP_CONST_BOOL = 2,
@@ -55,6 +55,13 @@ typedef enum {
 #define NJ_PROGRAM_STACK_MAX 32
 #define NJ_PROGRAM_LENGTH_MAX 256
 
+#define NJ_SPELL(number) #number
+#define NJ_SPELLED(number) NJ_SPELL(number)
+/* Why an expression whose names are all known has no program. */
+#define NJ_PROGRAM_RULE                                                                            \
+    "more than " NJ_SPELLED(NJ_PROGRAM_STACK_MAX) " levels of nested operations, or than " NJ_SPELLED(NJ_PROGRAM_LENGTH_MAX) \
+    " operations and operands"
+
 typedef struct {
     uint8_t op;
     uint8_t unused[7];
@@ -67,6 +74,11 @@ typedef struct {
     uint32_t length;
     nj_instruction *code;
 } nj_program;
+
+static inline bool nj_is_unary(uint8_t op)
+{
+    return op == NJ_OP_NEG || op == NJ_OP_NOT || op == NJ_OP_NEXT_POW2 || op == NJ_OP_HAS;
+}
 
 /* Says whether `code` is a program over `slots` slots that keeps its stack: `nj_run` relies on it. */
 NJ_INTERNAL bool nj_program_valid(const nj_instruction *code, size_t length, size_t slots);

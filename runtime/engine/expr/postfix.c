@@ -1,27 +1,6 @@
 #include "expr/postfix.h"
 
-static const struct {
-    const char *word;
-    uint8_t op;
-} operations[] = {
-    {"==", NJ_OP_EQ},          {"!=", NJ_OP_NE},           {"<", NJ_OP_LT},        {"<=", NJ_OP_LE},
-    {">", NJ_OP_GT},           {">=", NJ_OP_GE},           {"+", NJ_OP_ADD},       {"-", NJ_OP_SUB},
-    {"*", NJ_OP_MUL},          {"//", NJ_OP_FLOORDIV},     {"%", NJ_OP_MOD},       {"cdiv()", NJ_OP_CDIV},
-    {"min()", NJ_OP_MIN},      {"max()", NJ_OP_MAX},       {"aligned()", NJ_OP_ALIGNED},
-    {"neg()", NJ_OP_NEG},      {"not()", NJ_OP_NOT},       {"next_pow2()", NJ_OP_NEXT_POW2},
-    {"has()", NJ_OP_HAS},      {"and", NJ_OP_JUMP_IF_FALSE_KEEP}, {"or", NJ_OP_JUMP_IF_TRUE_KEEP},
-};
-
-/* The operation that a word names; 0 if it names none. */
-static uint8_t operation_of(nj_span word)
-{
-    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
-        if (nj_span_is(word, operations[i].word)) {
-            return operations[i].op;
-        }
-    }
-    return 0;
-}
+#include "expr/operations.h"
 
 static bool add(nj_assembly *made, nj_instruction instruction)
 {
@@ -123,7 +102,7 @@ static bool add_logic(nj_assembly *made, uint8_t jump)
 
 static bool add_operation(nj_assembly *made, uint8_t op)
 {
-    size_t takes = op == NJ_OP_NEG || op == NJ_OP_NOT || op == NJ_OP_NEXT_POW2 || op == NJ_OP_HAS ? 1 : 2;
+    size_t takes = nj_operands(op);
     if (made->depth < takes) {
         return false;
     }
@@ -194,8 +173,8 @@ bool nj_assemble(nj_span text, nj_find_name find, void *context, size_t slots, n
     made->length = made->depth = 0;
     while (text.size > 0) {
         nj_span word = take_word(&text);
-        uint8_t op = operation_of(word);
-        if (!(op != 0 ? add_operation(made, op) : add_operand(made, word, find, context))) {
+        const nj_operation *operation = nj_operation_of(word);
+        if (!(operation != NULL ? add_operation(made, operation->op) : add_operand(made, word, find, context))) {
             return false;
         }
     }

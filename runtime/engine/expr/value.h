@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The first six are `Tag` of runtime/expr/operations.py; programs know no other. */
+/* Programs know the first six alone. */
 typedef enum {
     NJ_TAG_MISSING = 0,
     NJ_TAG_NONE = 1,

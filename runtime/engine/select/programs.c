@@ -5,7 +5,6 @@
 
 #include <stdlib.h>
 
-#define TOO_LONG "more than 32 levels of nested operations, or than 256 operations and operands"
 
 /* Programs, each once. */
 typedef struct {
@@ -209,7 +208,7 @@ bool nj_refuse_program(nj_span text, nj_span words, bool (*knows)(void *context,
         }
         at = space == NULL ? end : space + 1;
     }
-    nj_text whole = nj_quote(text), name = first.at == NULL ? (nj_text){TOO_LONG} : nj_quote(first);
+    nj_text whole = nj_quote(text), name = first.at == NULL ? (nj_text){NJ_PROGRAM_RULE} : nj_quote(first);
     nj_text got = nj_format(first.at == NULL ? "%.100s in %.90s" : "unknown name %.60s in %.110s", name.text, whole.text);
     return nj_differ(error, got.text, "expected an expression over the kernel's params");
 }

@@ -293,20 +293,6 @@ def outcome(compute):
     return reference.outcome(compute, ExpressionError)
 
 
-def test_opcode_numbers_are_a_contract():
-    names = "CONST_INT CONST_BOOL CONST_NONE CONST_OPAQUE LOAD NEG NOT ADD SUB MUL FLOORDIV MOD EQ NE LT LE GT GE CDIV"
-    names += " MIN MAX NEXT_POW2 ALIGNED HAS JUMP_IF_FALSE_KEEP JUMP_IF_TRUE_KEEP CHECK_BOOL"
-    assert [(op.name, op.value) for op in Op] == [(name, number) for number, name in enumerate(names.split(), 1)]
-    assert [(tag.name, tag.value) for tag in expr.Tag] == [
-        ("MISSING", 0),
-        ("NONE", 1),
-        ("BOOL", 2),
-        ("INT", 3),
-        ("OPAQUE", 4),
-        ("POINTER", 5),
-    ]
-
-
 def assemble(text):
     """Make a program over names that stand in alphabetical order, and number its strings and floats."""
     words = postfix(text)
