@@ -16,10 +16,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call_facts import CallFacts
-from nojit.runtime.table.table import KEY_COLUMNS, Axis, Case, Config, Derived, KernelTable, Missing, Param
+from nojit.runtime.table.table import Axis, Case, Config, Derived, KernelTable, Missing, Param
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, spell
 
@@ -95,7 +96,7 @@ def blank_table(entry: Entry, params: tuple[Param, ...]) -> KernelTable:
         derived_values=(),
         launches=(),
         programs=(),
-        columns={column: array("I") for column in KEY_COLUMNS},
+        columns={column: array("I") for column in _core.KEY_COLUMNS},
     )
 
 
@@ -114,7 +115,7 @@ def table_of(entry: Entry, blank: KernelTable, call: CallFacts) -> KernelTable:
     axes = tuple(_axes(words, params, call))
     signatures: dict[tuple[str, ...], int] = {}
     cases: dict[Case, int] = {}
-    columns = {column: array("I") for column in KEY_COLUMNS}
+    columns = {column: array("I") for column in _core.KEY_COLUMNS}
     for point in product(*(range(len(axis.values)) for axis in axes)):
         chosen = {axis.name: axis.values[place] for axis, place in zip(axes, point, strict=True)}
         for number in _of_arch(words, call):

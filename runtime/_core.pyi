@@ -70,12 +70,37 @@ CHOOSING_WORK_MAX: int
 NAMING_WORK_MAX: int
 POOL_MAX: int
 
+BUCKETS: tuple[str, ...]
+"""How the numbers of tuning keys are rounded."""
+COLUMNS: tuple[str, ...]
+KEY_COLUMNS: tuple[str, ...]
+"""Columns of a variant table, in the order of the file; the first of them tell a row from every other."""
+LAUNCH_FIELDS: tuple[str, ...]
+TENSOR_MAP_FIELDS: tuple[str, ...]
+"""What a variant table says of a launch, and of a tensor map."""
 EXPRESSION_LENGTH_MAX: int
 """Characters in an expression."""
 PROGRAM_LENGTH_MAX: int
 """Instructions of a program."""
 PROGRAM_RULE: str
 """Why an expression whose names are all known has no program."""
+GLOBAL_SCRATCH: str
+PROFILE_SCRATCH: str
+"""Sources of the two pointers that Triton appends to every kernel's parameters."""
+MAGIC: bytes
+"""The first bytes of a bundle."""
+GRID_RULE: str
+"""What a caller's grid has to be."""
+GRIDLESS: str
+"""Why a call without a grid is refused."""
+# the rules of selection in their order, the first that a row breaks: see `Selection.stages`
+STAGE_TYPES: int
+STAGE_MATRIX: int
+STAGE_SETTINGS: int
+STAGE_REQUIRES: int
+STAGE_DERIVED: int
+STAGE_HINTS: int
+STAGE_SERVES: int
 # how tightly `not`, comparisons, signs and functions bind: see `operations`
 BINDS_NOT: int
 BINDS_COMPARISON: int
@@ -183,6 +208,7 @@ def is_type(text: str, /) -> bool: ...
 def constant_of(kind: str, /) -> Value: ...
 def leaves(kind: str, path: str, /) -> tuple[tuple[str, str], ...]: ...
 def members(kind: str, /) -> list[str]: ...
+def escaped(text: str, /) -> str: ...
 def param_bytes(kind: str, /) -> int: ...
 def element_name(text: str, /) -> str | None: ...
 def dtype_name(text: str, /) -> str | None: ...
@@ -195,7 +221,7 @@ def estimate(
 ) -> dict[int, int | None]: ...
 def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...], /) -> int: ...
 def behind_in_sum(use: tuple[tuple[int, ...], ...], behind: tuple[tuple[int, ...], ...], /) -> dict[int, float]: ...
-def bucket_of(bucket: int, value: int, /) -> int: ...
+def bucket_of(bucket: str, value: int, /) -> int: ...
 def takes(slot_type: str, argument: Argument, /) -> bool: ...
 def coerced(
     slot_types: tuple[str, ...], argument: Argument, /
@@ -257,7 +283,7 @@ class Tuning:
     def __new__(
         cls,
         key: tuple[str, ...],
-        bucket: int,
+        bucket: str,
         tables: tuple[tuple[str, int, int, tuple[tuple[tuple[int, ...], Block], ...]], ...],
         /,
     ) -> Self: ...
@@ -265,7 +291,7 @@ class Tuning:
     def closest(self, device: str, multiprocessors: int, memory_bytes: int, /) -> int: ...
 
 class Selection:
-    fault: tuple[str, str] | None
+    fault: tuple[Literal["derived", "name", "kind", "value", "untyped"], str] | None
     fitting: tuple[bool, ...]
     wanted: tuple[int, ...]
     numbers: tuple[int, ...]

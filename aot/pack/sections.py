@@ -8,9 +8,10 @@ from array import array
 from collections.abc import Iterable
 
 from nojit.aot.plan.table_json import encode_definition, encode_launches
+from nojit.runtime import _core
 from nojit.runtime.bundle.format import Group
 from nojit.runtime.strict_json import Json, canonical_json
-from nojit.runtime.table.table import COLUMNS, KernelTable, Missing, Param
+from nojit.runtime.table.table import KernelTable, Missing, Param
 from nojit.runtime.values import encode_value
 
 __all__ = ["encode_groups", "encode_images", "encode_table"]
@@ -34,7 +35,7 @@ def encode_table(table: KernelTable) -> bytes:
         }
     )
     padding = -len(header) % 4
-    columns = b"".join(_column_bytes(table.columns[column]) for column in COLUMNS)
+    columns = b"".join(_column_bytes(table.columns[column]) for column in _core.COLUMNS)
     return struct.pack("<I", len(header)) + header + b" " * padding + columns
 
 

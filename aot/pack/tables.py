@@ -9,9 +9,10 @@ from typing import Generic, TypeVar
 
 from nojit.aot.manifest.types import plain
 from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.runtime import _core
 from nojit.runtime.expr.expression import ExpressionError
 from nojit.runtime.expr.postfix import postfix
-from nojit.runtime.table.table import COLUMNS, Axis, Case, Config, Derived, KernelTable, Launch, Param, Tuning
+from nojit.runtime.table.table import Axis, Case, Config, Derived, KernelTable, Launch, Param, Tuning
 from nojit.runtime.tuning.lookup import resolve
 from nojit.runtime.tuning.tuned_tables import TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import Value, identity
@@ -107,7 +108,7 @@ def build_table(kernel: KernelContent, images: dict[bytes, int]) -> KernelTable:
         derived_values=tuple(derived_values.values),
         launches=tuple(launches.values),
         programs=(),
-        columns={name: array("I", column) for name, column in zip(COLUMNS, zip(*rows, strict=True), strict=True)},
+        columns={name: array("I", column) for name, column in zip(_core.COLUMNS, zip(*rows, strict=True), strict=True)},
         batch=kernel.batch,
     )
     return _with_tables(replace(table, programs=tuple(map(_program, table.expressions()))), kernel.tuned)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
+from nojit.runtime import _core
 from nojit.runtime.strict_json import Json, parse_json
 from nojit.runtime.table.table import KernelTable, Launch, Slot, TensorMap, config_json
 from nojit.runtime.table.tuning import Tuning
@@ -13,16 +14,6 @@ from nojit.runtime.values import encode_value
 
 __all__ = ["encode_definition", "encode_launches", "encode_tuning"]
 
-_NUMBERS = (
-    "num_warps",
-    "num_ctas",
-    "shared_bytes",
-    "global_scratch_bytes",
-    "global_scratch_align",
-    "profile_scratch_bytes",
-    "profile_scratch_align",
-)
-_TENSOR_MAP_FIELDS = ("source", "swizzle", "element_bytes", "element_type", "block", "fp4_padded")
 _DEVICE_FIELDS = ("name", "arch", "multiprocessors", "memory_bytes")
 _DEVICE_FACTS = attrgetter(*_DEVICE_FIELDS)
 
@@ -71,14 +62,9 @@ def encode_launches(launches: Iterable[Launch]) -> tuple[list[Json], list[Json]]
     places = {layout: place for place, layout in enumerate(layouts)}
     encoded: list[Json] = []
     for launch in launches:
-        numbers: dict[str, Json] = {field: getattr(launch, field) for field in _NUMBERS}
-        place = places[_spelled(launch.layout)]
+        facts: dict[str, Json] = {field: getattr(launch, field) for field in _core.LAUNCH_FIELDS}
         maps: list[Json] = [_tensor_map_json(tensor_map) for tensor_map in launch.tensor_maps]
-        encoded.append(
-            numbers
-            | {"symbol": launch.symbol, "layout": place, "cooperative": launch.cooperative, "pdl": launch.pdl}
-            | {"tensor_maps": maps}
-        )
+        encoded.append(facts | {"layout": places[_spelled(launch.layout)], "tensor_maps": maps})
     return encoded, [*layouts]
 
 
@@ -87,5 +73,5 @@ def _spelled(layout: Iterable[Slot]) -> str:
 
 
 def _tensor_map_json(tensor_map: TensorMap) -> Json:
-    facts: dict[str, Any] = {field: getattr(tensor_map, field) for field in _TENSOR_MAP_FIELDS}
+    facts: dict[str, Any] = {field: getattr(tensor_map, field) for field in _core.TENSOR_MAP_FIELDS}
     return facts | {"block": list(tensor_map.block)}

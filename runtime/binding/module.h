@@ -10,6 +10,7 @@ int py_add_argument_records(PyObject *module);
 int py_add_assemble(PyObject *module);
 int py_add_bundle(PyObject *module);
 int py_add_call_names(PyObject *module);
+int py_add_columns(PyObject *module);
 int py_add_decompress(PyObject *module);
 int py_add_descriptor_names(PyObject *module);
 int py_add_devices(PyObject *module);

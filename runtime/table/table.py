@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nojit.runtime.values import Value
 
 __all__ = [
-    "COLUMNS",
-    "KEY_COLUMNS",
     "MISSING",
     "Axis",
     "Case",
@@ -40,10 +38,6 @@ __all__ = [
     "TuningTable",
     "config_json",
 ]
-
-COLUMNS = ("case", "config", "hints", "derived", "launch", "image", "registers", "spill_bytes")
-# a row is found, and told from every other row, by these
-KEY_COLUMNS = COLUMNS[:4]
 
 
 class Missing:
@@ -286,7 +280,7 @@ class KernelTable(Record):
         object.__setattr__(self, "_param_types", types)
 
     def key(self, row: int) -> tuple[int, ...]:
-        """Return the `KEY_COLUMNS` of a row."""
+        """Return what tells a row from every other: its case, config, hints and derived constexprs."""
         columns = self.columns
         return columns["case"][row], columns["config"][row], columns["hints"][row], columns["derived"][row]
 

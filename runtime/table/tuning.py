@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from nojit.runtime.strict_json import Json
 
 __all__ = [
-    "BUCKETS",
     "TunedDevice",
     "Tuning",
     "TuningBlock",
@@ -24,9 +23,6 @@ __all__ = [
 TuningColumns: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]
 """Of problems, their key values, rounded to their buckets; configs of the kernel's table by number, the best first; how
 far each of these is behind the fastest, in thousandths of an octave."""
-
-BUCKETS = ("pow2", "quarter_pow2", "exact", "sixteenth_pow2")
-"""How key values are rounded (`nojit.runtime.tuning.lookup.bucket_of`); a program names a kind by its place here."""
 
 
 class TunedDevice(Record):
@@ -112,6 +108,6 @@ class Tuning(Record):
     key: tuple[str, ...]
     """Expressions over integer runtime params."""
     bucket: str
-    """One of `BUCKETS`."""
+    """How key values are rounded (`nojit.runtime.tuning.lookup.bucket_of`)."""
     tables: tuple[TuningTable, ...] = ()
     """One for each device of the bundle's arch."""

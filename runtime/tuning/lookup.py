@@ -16,7 +16,7 @@ from nojit.runtime import _core
 from nojit.runtime.errors import TuningError
 from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.table import Config, KernelTable
-from nojit.runtime.table.tuning import BUCKETS, TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.costs import cost_words
 from nojit.runtime.values import Value, identity, spell
 from nojit.runtime.wording import did_you_mean
@@ -78,7 +78,7 @@ def bucket_of(kind: str, value: int) -> int:
             of two to the next, and leaves values below 32 alone; ``exact`` rounds nothing.
         value: what is not positive counts as 0; with a rounding kind, what is above 2^62 as 2^62.
     """
-    return _core.bucket_of(BUCKETS.index(kind), value)
+    return _core.bucket_of(kind, value)
 
 
 def nearest(points: Sequence[tuple[int, ...]], key: tuple[int, ...]) -> int:
@@ -117,7 +117,7 @@ def closest_device(devices: Sequence[TunedDevice], device: TunedDevice) -> int:
         device: the one that the call is for.
     """
     tables = tuple([(known.name, known.multiprocessors, known.memory_bytes, ()) for known in devices])
-    return _core.Tuning((), 0, tables).closest(device.name, device.multiprocessors, device.memory_bytes)
+    return _core.Tuning((), "exact", tables).closest(device.name, device.multiprocessors, device.memory_bytes)
 
 
 class Lookup(Record):
@@ -190,7 +190,7 @@ def _engine_tuning(tuning: Tuning, kernel: KernelTable) -> _core.Tuning:
         )
         for table in tuning.tables
     ]
-    return _core.Tuning(tuning.key, BUCKETS.index(tuning.bucket), tuple(tables))
+    return _core.Tuning(tuning.key, tuning.bucket, tuple(tables))
 
 
 def _config_words(config: Config) -> str:

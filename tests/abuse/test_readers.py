@@ -12,9 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from nojit.aot.pack.sections import encode_table
+from nojit.runtime import _core
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.table.reading import check_table, decode_table
-from nojit.runtime.table.table import COLUMNS, KernelTable
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.types.constants import constant_of, constant_type
 from nojit.runtime.types.names import is_type
 
@@ -58,7 +59,7 @@ JUNK: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def sealed(header: bytes, columns: bytes = bytes(4 * len(COLUMNS))) -> bytes:
+def sealed(header: bytes, columns: bytes = bytes(4 * len(_core.COLUMNS))) -> bytes:
     """Lay out a table: by default one row of zeros."""
     return struct.pack("<I", len(header)) + header + b" " * (-len(header) % 4) + columns
 

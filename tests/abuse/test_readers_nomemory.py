@@ -13,7 +13,7 @@ import pytest
 from nojit.runtime import _core
 from nojit.runtime.bundle import format as layout
 from nojit.runtime.table.reading import Layout
-from nojit.runtime.table.table import COLUMNS, MISSING, Case, Config, KernelTable, Launch, Param, TensorMap
+from nojit.runtime.table.table import MISSING, Case, Config, KernelTable, Launch, Param, TensorMap
 from nojit.runtime.table.tuning import Tuning
 
 from tests.support.hostile import golden_parts
@@ -101,7 +101,7 @@ wide_table = KernelTable(
         ),
     ),
     programs=(),
-    columns={name: array("I", [0]) for name in COLUMNS},
+    columns={name: array("I", [0]) for name in _core.COLUMNS},
 )
 wide_table = held(wide_table)
 canonical_index = canonical(INDEX)
@@ -120,7 +120,7 @@ tuned_json["cases"] *= 40
 tuned_json["configs"] = [config | {"requires": ""} for config in tuned_json["configs"]] * 40
 tuned_header = canonical(tuned_json)
 tuned_table = b"".join(
-    [struct.pack("<I", len(tuned_header)), tuned_header, b" " * (-len(tuned_header) % 4), bytes(4 * len(COLUMNS))]
+    [struct.pack("<I", len(tuned_header)), tuned_header, b" " * (-len(tuned_header) % 4), bytes(4 * len(_core.COLUMNS))]
 )
 PART_NAMES = [name for name in KernelTable.__match_args__ if name not in ("kernel", "launches")]  # type: ignore[attr-defined]
 

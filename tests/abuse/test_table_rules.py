@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nojit.runtime import _core
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.table.table import COLUMNS, KernelTable
+from nojit.runtime.table.table import KernelTable
 
 from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
 from tests.support.hostile import golden_parts, read_everything
@@ -371,7 +372,7 @@ def test_a_node_of_a_tuning_that_is_missing_is_refused_or_empty(tmp_path: Path, 
 
 def edit_column(column: str, row: int, value: int) -> bytes:
     def change(raw: bytes) -> bytes:
-        place = len(raw) - 4 * ROWS * (len(COLUMNS) - COLUMNS.index(column)) + 4 * row
+        place = len(raw) - 4 * ROWS * (len(_core.COLUMNS) - _core.COLUMNS.index(column)) + 4 * row
         return raw[:place] + struct.pack("<I", value) + raw[place + 4 :]
 
     return edit_raw(PARTS, f"table {SCALE}", change)
@@ -394,7 +395,7 @@ def test_a_count_may_be_anything(tmp_path: Path, column: str) -> None:
 @pytest.mark.parametrize("column", POOLED[:4])
 def test_rows_are_sorted_and_unique(tmp_path: Path, column: str) -> None:
     rows = array("I", split_table(RAW_TABLE)[1])
-    start = COLUMNS.index(column) * ROWS
+    start = _core.COLUMNS.index(column) * ROWS
     row = next(i for i in range(1, ROWS) if rows[start + i] != rows[start + i - 1])
     assert rule_of(outcome(tmp_path, edit_column(column, row, rows[start + row] ^ 1))) == "order"
 

@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from nojit.runtime import _core
 from nojit.runtime.table.reading import check_table, decode_table
-from nojit.runtime.table.table import COLUMNS
 
 from tests.fuzz.seeds import SEEDS, rich_tables, write_seeds
 
@@ -36,7 +36,7 @@ def test_rich_tables_keep_all_rules(tmp_path: Path) -> None:
     for table in rich_tables():
         raw, (rows, images) = table[:-4], struct.unpack("<HH", table[-4:])
         if raw.startswith(b"{"):
-            wide = 4 * len(COLUMNS) * rows
+            wide = 4 * len(_core.COLUMNS) * rows
             json, columns = raw[:-wide], raw[-wide:]
             raw = struct.pack("<I", len(json)) + json + b" " * (-len(json) % 4) + columns
         check_table(decode_table(raw, "k", rows, images, "seed"), "seed")

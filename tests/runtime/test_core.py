@@ -23,8 +23,7 @@ from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.expression import ExpressionError, Op, Pointer, Tag
 from nojit.runtime.expr.postfix import evaluate, postfix
 from nojit.runtime.launch.call_facts import Argument
-from nojit.runtime.table.table import COLUMNS, Case, Config, KernelTable, Param
-from nojit.runtime.table.tuning import BUCKETS
+from nojit.runtime.table.table import Case, Config, KernelTable, Param
 from nojit.runtime.values import DType, FunctionRef
 
 from tests.fakecuda.driver import FakeCuda
@@ -57,11 +56,6 @@ def test_python_names_every_operation() -> None:
     numbers = enumerators("engine/expr/machine.h", "NJ_OP_")
     assert {name: number for name, number, *_ in _core.operations()} == numbers
     assert {op.name: op.value for op in Op} == numbers
-
-
-def test_buckets_are_numbered_as_in_python() -> None:
-    names = re.findall(r"NJ_BUCKET_(\w+),", (SOURCES / "engine/table/table.h").read_text())
-    assert [name.lower() for name in names] == [*BUCKETS]
 
 
 # programs: the machine against the plain reading of the language
@@ -138,7 +132,7 @@ def passed(value: Any) -> Argument:
 def test_tuning_keys_are_what_the_language_says(text: str, values: list[Any]) -> None:
     names = dict(zip(NAMES, values, strict=True))
     table = bare_table([Param(name, constexpr=False) for name in NAMES])
-    tuning = _core.Tuning((text,), 2, ())
+    tuning = _core.Tuning((text,), "exact", ())
     arguments = {name: passed(value) for name, value in names.items()}
     selection = _core.Selection(table.handle(), arguments, {}, {}, 0, (tuning, -1, 0), "here")
     kept, number = reference.outcome(lambda: reference.evaluate(text, names))
@@ -256,7 +250,7 @@ def bare_table(params: Sequence[Param], types: Sequence[str] = ("i32",)) -> Kern
     """Make a table without rows."""
     signatures = tuple([(kind,) * sum(not param.constexpr for param in params) for kind in types])
     cases = tuple([Case(number, ()) for number in range(len(types))])
-    columns = {name: array("I") for name in COLUMNS}
+    columns = {name: array("I") for name in _core.COLUMNS}
     config = Config((), (), "")
     return held(
         KernelTable("k", tuple(params), (), None, (), (), signatures, cases, (config,), ((),), ((),), (), (), columns)
@@ -287,7 +281,7 @@ def test_specs_refuse_options_that_no_kernel_has(options: int) -> None:
 
 
 def test_specs_refuse_misuse() -> None:
-    tuning = _core.Tuning((), 2, (("a device", 1, 1, ()),))
+    tuning = _core.Tuning((), "exact", (("a device", 1, 1, ()),))
     assert len(spec_of([], ordering=(tuning, 0, 1))) == len(spec_of([], ordering=0)) == 0
     for ordering in (1.0, (tuning, 0), (tuning, "0", 1), (None, 0, 1)):
         with pytest.raises(TypeError):
@@ -304,32 +298,32 @@ def test_specs_refuse_misuse() -> None:
 @pytest.mark.parametrize(
     ("key", "bucket", "tables", "error"),
     [
-        (("a",) * 9, 2, (), ValueError),
-        (("a",), 4, (), ValueError),
-        (("a",), -1, (), ValueError),
-        (["a"], 0, (), TypeError),
-        ((1,), 0, (), TypeError),
-        ((), 0, (1,), TypeError),
-        ((), 0, (("d", 1, 1, (1,)),), TypeError),
-        ((), 0, (("d", 1, 1, (((0,), 1),)),), TypeError),
-        ((), 0, (("d", 1, 1, (((-1,), ((), (), (), ())),)),), ValueError),
-        (("n",), 0, (("d", 1, 1, (((0,), (((),), ((0,),), ((0,),), ())),)),), ValueError),
+        (("a",) * 9, "exact", (), ValueError),
+        (["a"], "pow2", (), TypeError),
+        ((1,), "pow2", (), TypeError),
+        ((), "pow2", (1,), TypeError),
+        ((), 0, (), TypeError),
+        ((), "pow3", (), ValueError),
+        ((), "pow2", (("d", 1, 1, (1,)),), TypeError),
+        ((), "pow2", (("d", 1, 1, (((0,), 1),)),), TypeError),
+        ((), "pow2", (("d", 1, 1, (((-1,), ((), (), (), ())),)),), ValueError),
+        (("n",), "pow2", (("d", 1, 1, (((0,), (((),), ((0,),), ((0,),), ())),)),), ValueError),
     ],
 )
-def test_tunings_refuse_misuse(key: Any, bucket: int, tables: Any, error: type[Exception]) -> None:
+def test_tunings_refuse_misuse(key: Any, bucket: Any, tables: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         _core.Tuning(key, bucket, tables)
 
 
 def test_tunings_need_tables_to_find_one() -> None:
     with pytest.raises(ValueError, match="expected tables"):
-        _core.Tuning((), 0, ()).closest("d", 1, 1)
+        _core.Tuning((), "pow2", ()).closest("d", 1, 1)
 
 
 @pytest.mark.parametrize("text", ["n +", "m", "'"])
 def test_a_tuning_key_that_is_no_expression_over_params_is_refused(text: str) -> None:
     table = bare_table([Param("n", constexpr=False)])
-    ordering = (_core.Tuning((text,), 2, ()), -1, 1)
+    ordering = (_core.Tuning((text,), "exact", ()), -1, 1)
     with pytest.raises(BundleError, match="expected an expression over the kernel's params"):
         _core.Selection(table.handle(), {"n": Argument("int", 1)}, {}, {}, 0, ordering, "here")
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from nojit.runtime import loader
+from nojit.runtime import _core, loader
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.table.table import Tuning, TuningTable
-from nojit.runtime.table.tuning import BUCKETS, TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.values import DType
 
 from tests.fakecuda import FakeCuda
@@ -100,7 +100,7 @@ def launched(one: Kernel, call: dict[str, Any], driver: FakeCuda) -> tuple[Any, 
 
 @pytest.fixture(scope="module")
 def rich_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_bundle(tmp_path_factory.mktemp("rich") / "rich.nojit", RICH, *map(tuned, BUCKETS))
+    return make_bundle(tmp_path_factory.mktemp("rich") / "rich.nojit", RICH, *map(tuned, _core.BUCKETS))
 
 
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import zstandard
 from nojit.aot.pack.sections import encode_table
+from nojit.runtime import _core
 from nojit.runtime.bundle.format import (
     GLOBAL_SCRATCH,
     HEADER_BYTES,
@@ -17,7 +18,7 @@ from nojit.runtime.bundle.format import (
     TargetInfo,
     decode_index,
 )
-from nojit.runtime.table.table import COLUMNS, Axis, Case, Config, KernelTable, Launch, Param, Slot
+from nojit.runtime.table.table import Axis, Case, Config, KernelTable, Launch, Param, Slot
 
 from tests.support.bundles import Parts
 
@@ -48,7 +49,7 @@ TABLE = KernelTable(
     columns={
         name: array("I", column)
         for name, column in zip(
-            COLUMNS, ([0, 0], [0, 0], [0, 1], [0, 0], [0, 0], [0, 1], [16, 14], [0, 0]), strict=True
+            _core.COLUMNS, ([0, 0], [0, 0], [0, 1], [0, 0], [0, 0], [0, 1], [16, 14], [0, 0]), strict=True
         )
     },
 )
@@ -107,8 +108,10 @@ def _explain(name: str, raw: bytes) -> str:
     if name.startswith("section"):
         (length,) = struct.unpack_from("<I", raw)
         columns = raw[4 + length + -length % 4 :]
-        behind = columns[8 * len(COLUMNS) :]
-        lines = "".join(f"{column:<12}{columns[8 * i : 8 * i + 8].hex(' ')}\n" for i, column in enumerate(COLUMNS))
+        behind = columns[8 * len(_core.COLUMNS) :]
+        lines = "".join(
+            f"{column:<12}{columns[8 * i : 8 * i + 8].hex(' ')}\n" for i, column in enumerate(_core.COLUMNS)
+        )
         return (
             f"Decompressed, {len(raw)} bytes. First `{raw[:4].hex(' ')}`, the length of the JSON: {length}. Then the JSON, "
             f"again with white space:\n\n```json\n{_pretty(raw[4 : 4 + length])}\n```\n\n"

@@ -32,7 +32,6 @@ from nojit.runtime.bundle.format import (
 )
 from nojit.runtime.expr.postfix import postfix
 from nojit.runtime.table.table import (
-    COLUMNS,
     MISSING,
     Axis,
     Case,
@@ -152,7 +151,7 @@ def kernel(
         derived_values=tuple(itertools.product((False, True), repeat=len(derived))),
         launches=(),
         programs=(),
-        columns={column: array("I") for column in COLUMNS},
+        columns={column: array("I") for column in _core.COLUMNS},
         batch=tuple(batch),
     )
     programs = tuple(map(postfix, table.expressions()))
@@ -191,7 +190,7 @@ def _with_rows(table: KernelTable, facts: dict[str, Any], on: TargetInfo, static
         launch = _launch(table, table.cases[case], table.configs[config], table.hint_sets[hint_set], facts | {"on": on})
         images.append(_image(launch, f"{table.kernel} {row}", on, static_shared_bytes))
         values = (*key, launches.setdefault(launch, len(launches)), row, 32, 0)
-        for column, value in zip(COLUMNS, values, strict=True):
+        for column, value in zip(_core.COLUMNS, values, strict=True):
             table.columns[column].append(value)
     return SyntheticKernel(replace(table, launches=tuple(launches)), tuple(images))
 

@@ -1,6 +1,7 @@
 #include "python/at_import.h"
 
 #include "module.h"
+#include "python/tuples.h"
 
 int py_intern(const py_interned *wanted)
 {
@@ -46,6 +47,16 @@ int py_add_object(PyObject *module, const char *name, PyObject *object)
     int status = object == NULL ? -1 : PyModule_AddObjectRef(module, name, object);
     Py_XDECREF(object);
     return status;
+}
+
+static PyObject *make_text(void *Py_UNUSED(context), const void *texts, size_t number)
+{
+    return PyUnicode_FromString(((const char *const *)texts)[number]);
+}
+
+int py_add_list(PyObject *module, const char *name, const char *const *texts, size_t count)
+{
+    return py_add_object(module, name, py_tuple(count, make_text, NULL, texts));
 }
 
 int py_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type)

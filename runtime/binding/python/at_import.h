@@ -32,6 +32,9 @@ typedef struct {
 /* Adds texts to the module, up to one without a name: 0, or -1 with an exception raised. */
 int py_add_texts(PyObject *module, const py_named_text *texts);
 
+/* Adds a tuple of texts to the module: 0, or -1 with an exception raised. */
+int py_add_list(PyObject *module, const char *name, const char *const *texts, size_t count);
+
 /* Adds an object, which it steals and which may be NULL, to the module: 0, or -1 with an exception raised. */
 int py_add_object(PyObject *module, const char *name, PyObject *object);
 

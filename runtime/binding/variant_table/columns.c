@@ -3,11 +3,18 @@
 #include "module.h"
 #include "python/at_import.h"
 
+#include "table/table.h"
+
+int py_add_columns(PyObject *module)
+{
+    bool added = py_add_list(module, "COLUMNS", nj_column_names, NJ_COLUMN_COUNT) == 0 &&
+                 py_add_list(module, "KEY_COLUMNS", nj_column_names, NJ_KEY_COLUMNS) == 0;
+    return added ? 0 : -1;
+}
+
 PyObject *py_columns_make(const unsigned char *columns, size_t rows)
 {
-    static const char *const names[PY_COLUMNS] = {"case", "config", "hints",     "derived",
-                                                  "launch",  "image",  "registers", "spill_bytes"};
-    Py_ssize_t size = (Py_ssize_t)(sizeof(uint32_t) * rows * PY_COLUMNS);
+    Py_ssize_t size = (Py_ssize_t)(sizeof(uint32_t) * rows * NJ_COLUMN_COUNT);
     /* not before somebody asks for columns: it imports `collections` */
     PyObject *array = NULL;
     if (py_import("array", "array", &array) < 0) {
@@ -17,9 +24,9 @@ PyObject *py_columns_make(const unsigned char *columns, size_t rows)
     PyObject *all = PyObject_CallFunction(array, "sy#", "I", (const char *)columns, size);
     PyObject *made = all == NULL ? NULL : PyDict_New();
     Py_DECREF(array);
-    for (Py_ssize_t i = 0; made != NULL && i < PY_COLUMNS; i++) {
+    for (Py_ssize_t i = 0; made != NULL && i < NJ_COLUMN_COUNT; i++) {
         PyObject *column = PySequence_GetSlice(all, i * (Py_ssize_t)rows, (i + 1) * (Py_ssize_t)rows);
-        if (column == NULL || PyDict_SetItemString(made, names[i], column) < 0) {
+        if (column == NULL || PyDict_SetItemString(made, nj_column_names[i], column) < 0) {
             Py_CLEAR(made);
         }
         Py_XDECREF(column);

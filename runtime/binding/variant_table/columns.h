@@ -6,8 +6,6 @@
 #include <Python.h>
 #include <stddef.h>
 
-enum { PY_COLUMNS = 8 };
-
 /* Columns of `rows` numbers each, one after the other, as arrays: a dict by their names. */
 PyObject *py_columns_make(const unsigned char *columns, size_t rows);
 

@@ -1,6 +1,7 @@
 #include "variant_table/launch_records.h"
 
 #include "module.h"
+#include "python/at_import.h"
 #include "python/exceptions.h"
 #include "python/records.h"
 #include "python/tuples.h"
@@ -98,10 +99,23 @@ static PyMethodDef functions[] = {
     {NULL},
 };
 
+/* Adds the names of fields, which a function of the engine gives by number. */
+static int add_fields(PyObject *module, const char *name, const char *(*field)(size_t number))
+{
+    const char *names[16];
+    size_t count = 0;
+    while (count < sizeof names / sizeof *names && (names[count] = field(count)) != NULL) {
+        count++;
+    }
+    return py_add_list(module, name, names, count);
+}
+
 int py_add_launch_records(PyObject *module)
 {
     static const char *const home = "nojit.runtime.table.table";
     bool found = py_record_find(home, "Launch", 12, &classes.launch) == 0 && py_record_find(home, "TensorMap", 6, &classes.map) == 0 &&
                  py_record_find(home, "Slot", 2, &classes.slot) == 0;
-    return found ? PyModule_AddFunctions(module, functions) : -1;
+    bool added = found && PyModule_AddFunctions(module, functions) == 0 && add_fields(module, "LAUNCH_FIELDS", nj_launch_field) == 0 &&
+                 add_fields(module, "TENSOR_MAP_FIELDS", nj_tensor_map_field) == 0;
+    return added ? 0 : -1;
 }

@@ -1,5 +1,6 @@
 /* Ranks configs of tuning blocks that are given as tuples. */
 #include "module.h"
+#include "python/at_import.h"
 #include "python/tuples.h"
 #include "variant_table/tuning_parts.h"
 
@@ -143,20 +144,21 @@ static PyObject *behind_in_sum(PyObject *Py_UNUSED(module), PyObject *args)
     return made;
 }
 
-/* `bucket_of(kind, value)`: a number of a key, rounded. */
+/* `bucket_of(bucket, value)`: a number of a key, rounded. */
 static PyObject *bucket_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    int kind, overflow;
-    PyObject *value;
-    if (!PyArg_ParseTuple(args, "iO!:bucket_of", &kind, &PyLong_Type, &value)) {
+    int overflow;
+    nj_bucket bucket;
+    PyObject *name, *value;
+    if (!PyArg_ParseTuple(args, "OO!:bucket_of", &name, &PyLong_Type, &value) || !py_read_bucket(name, &bucket)) {
         return NULL;
     }
     long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (overflow > 0 && kind == NJ_BUCKET_EXACT) {
+    if (overflow > 0 && bucket == NJ_BUCKET_EXACT) {
         return Py_NewRef(value); /* nothing is rounded */
     }
     number = overflow > 0 ? INT64_MAX : overflow < 0 ? 0 : number;
-    return PyLong_FromLongLong(nj_bucket_of((nj_bucket)kind, number));
+    return PyLong_FromLongLong(nj_bucket_of(bucket, number));
 }
 
 static PyMethodDef functions[] = {
@@ -171,5 +173,6 @@ static PyMethodDef functions[] = {
 
 int py_add_ranking(PyObject *module)
 {
-    return PyModule_AddFunctions(module, functions);
+    bool added = PyModule_AddFunctions(module, functions) == 0 && py_add_list(module, "BUCKETS", nj_bucket_names, NJ_BUCKET_COUNT) == 0;
+    return added ? 0 : -1;
 }

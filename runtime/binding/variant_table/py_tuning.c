@@ -38,17 +38,12 @@ static bool read_table(PyObject *object, uint32_t key_count, py_pile **pile, nj_
     return read;
 }
 
-static bool read_tuning(PyObject *key, int bucket, PyObject *tables, py_tuning *self)
+static bool read_tuning(PyObject *key, PyObject *bucket, PyObject *tables, py_tuning *self)
 {
     nj_tuning *own = &self->own;
-    bool known = bucket >= NJ_BUCKET_POW2 && bucket <= NJ_BUCKET_SIXTEENTH_POW2;
-    if (!py_is_short_tuple(key, NJ_TUNING_KEYS_MAX) || !py_is_short_tuple(tables, UINT32_MAX) || !known) {
-        if (!PyErr_Occurred()) {
-            PyErr_Format(PyExc_ValueError, "expected a bucket of 0 to %d, got %d", NJ_BUCKET_SIXTEENTH_POW2, bucket);
-        }
+    if (!py_is_short_tuple(key, NJ_TUNING_KEYS_MAX) || !py_is_short_tuple(tables, UINT32_MAX) || !py_read_bucket(bucket, &own->bucket)) {
         return false;
     }
-    own->bucket = (nj_bucket)bucket;
     own->key_count = (uint32_t)PyTuple_GET_SIZE(key);
     own->table_count = (uint32_t)PyTuple_GET_SIZE(tables);
     nj_tuning_table *made = py_pile_take(&self->pile, own->table_count * sizeof *made);
@@ -66,9 +61,8 @@ static bool read_tuning(PyObject *key, int bucket, PyObject *tables, py_tuning *
 
 static PyObject *tuning_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
-    PyObject *first, *tables = NULL;
-    int bucket = 0;
-    if (!PyArg_ParseTuple(args, "O|iO:Tuning", &first, &bucket, &tables)) {
+    PyObject *first, *bucket = NULL, *tables = NULL;
+    if (!PyArg_ParseTuple(args, "O|OO:Tuning", &first, &bucket, &tables)) {
         return NULL;
     }
     py_tuning *self = (py_tuning *)type->tp_alloc(type, 0);

@@ -154,18 +154,12 @@ static PyObject *make_grid(py_maker *it)
 
 static PyObject *make_tuning(py_maker *it)
 {
-    static const char *const buckets[] = {
-        [NJ_BUCKET_POW2] = "pow2",
-        [NJ_BUCKET_QUARTER_POW2] = "quarter_pow2",
-        [NJ_BUCKET_EXACT] = "exact",
-        [NJ_BUCKET_SIXTEENTH_POW2] = "sixteenth_pow2",
-    };
     const nj_tuning *tuning = &it->table->tuning;
     if (tuning->key_count == 0) {
         Py_RETURN_NONE;
     }
     return py_record_make(&classes.tuning, (PyObject *[]){tuple_of(it, tuning->key, tuning->key_count, make_text),
-                                                          PyUnicode_FromString(buckets[tuning->bucket]),
+                                                          PyUnicode_FromString(nj_bucket_names[tuning->bucket]),
                                                           tuple_of(it, tuning->tables, tuning->table_count, make_tuning_table)});
 }
 

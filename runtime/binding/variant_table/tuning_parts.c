@@ -52,6 +52,19 @@ bool py_read_point(PyObject *numbers, int64_t *point, uint32_t count)
     return true;
 }
 
+bool py_read_bucket(PyObject *name, nj_bucket *bucket)
+{
+    nj_span text;
+    if (!py_borrow_text(name, &text)) {
+        return false;
+    }
+    bool known = nj_bucket_named(text, bucket);
+    if (!known) {
+        PyErr_Format(PyExc_ValueError, "expected the name of a bucket, got %R", name);
+    }
+    return known;
+}
+
 bool py_read_problems(PyObject *at, PyObject *use, PyObject *behind, uint32_t key_count, py_pile **pile, nj_tuning_block *block)
 {
     if (!py_is_short_tuple(at, UINT32_MAX) || !py_is_short_tuple(use, PyTuple_GET_SIZE(at)) ||

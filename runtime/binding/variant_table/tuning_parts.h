@@ -19,6 +19,9 @@ uint32_t *py_read_numbers(PyObject *numbers, py_pile **pile, uint32_t *count);
 /* Reads as many ints of 63 bits as a key has, which is not checked here. */
 bool py_read_point(PyObject *numbers, int64_t *point, uint32_t count);
 
+/* Reads the name of a bucket. */
+bool py_read_bucket(PyObject *name, nj_bucket *bucket);
+
 /* Reads measured problems. */
 bool py_read_problems(PyObject *at, PyObject *use, PyObject *behind, uint32_t key_count, py_pile **pile, nj_tuning_block *block);
 

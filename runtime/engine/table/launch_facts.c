@@ -98,15 +98,16 @@ static bool take_swizzle(nj_document *it, void *part)
     return take_byte(it, 0, ENUM_MAX, &map_of(part)->swizzle);
 }
 
+static const nj_field map_fields[] = {
+    {"block", take_block},           {"element_bytes", take_element_bytes}, {"element_type", take_element_type},
+    {"fp4_padded", take_fp4_padded}, {"source", take_source},               {"swizzle", take_swizzle},
+};
+
 static bool take_map(nj_document *it, void *into)
 {
-    static const nj_field fields[] = {
-        {"block", take_block},           {"element_bytes", take_element_bytes}, {"element_type", take_element_type},
-        {"fp4_padded", take_fp4_padded}, {"source", take_source},               {"swizzle", take_swizzle},
-    };
     nj_part *part = into;
     part->map = (nj_tensor_map){.rank = 0};
-    return nj_take_object(it, fields, COUNT(fields), part) &&
+    return nj_take_object(it, map_fields, COUNT(map_fields), part) &&
            (nj_arena_add(&part->arena, &part->map, sizeof part->map) || nj_no_memory(it->error));
 }
 
@@ -173,23 +174,34 @@ static bool take_symbol(nj_document *it, void *part)
     return nj_take_line(it, &launch_of(part)->symbol);
 }
 
+static const nj_field launch_fields[] = {
+    {"cooperative", take_cooperative},
+    {"global_scratch_align", take_global_align},
+    {"global_scratch_bytes", take_global_bytes},
+    {"layout", take_layout},
+    {"num_ctas", take_ctas},
+    {"num_warps", take_warps},
+    {"pdl", take_pdl},
+    {"profile_scratch_align", take_profile_align},
+    {"profile_scratch_bytes", take_profile_bytes},
+    {"shared_bytes", take_shared_bytes},
+    {"symbol", take_symbol},
+    {"tensor_maps", take_maps},
+};
+
 static bool take_launch(nj_document *it, void *part)
 {
-    static const nj_field fields[] = {
-        {"cooperative", take_cooperative},
-        {"global_scratch_align", take_global_align},
-        {"global_scratch_bytes", take_global_bytes},
-        {"layout", take_layout},
-        {"num_ctas", take_ctas},
-        {"num_warps", take_warps},
-        {"pdl", take_pdl},
-        {"profile_scratch_align", take_profile_align},
-        {"profile_scratch_bytes", take_profile_bytes},
-        {"shared_bytes", take_shared_bytes},
-        {"symbol", take_symbol},
-        {"tensor_maps", take_maps},
-    };
-    return nj_take_object(it, fields, COUNT(fields), part);
+    return nj_take_object(it, launch_fields, COUNT(launch_fields), part);
+}
+
+const char *nj_launch_field(size_t number)
+{
+    return number < COUNT(launch_fields) ? launch_fields[number].name : NULL;
+}
+
+const char *nj_tensor_map_field(size_t number)
+{
+    return number < COUNT(map_fields) ? map_fields[number].name : NULL;
 }
 
 static bool refuse_layout(nj_span text, nj_error *error)

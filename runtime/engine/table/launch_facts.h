@@ -23,6 +23,10 @@ typedef struct {
     uint16_t block[NJ_DESCRIPTOR_RANK_MAX];
 } nj_tensor_map;
 
+/* The fields of a launch, and of a tensor map, as tables spell them, by number: NULL behind the last. */
+NJ_INTERNAL const char *nj_launch_field(size_t number);
+NJ_INTERNAL const char *nj_tensor_map_field(size_t number);
+
 /* What one launch says. */
 typedef struct nj_launch_facts {
     nj_document document;

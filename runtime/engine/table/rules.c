@@ -1,11 +1,6 @@
 #include "table/rules.h"
 
-static const char *const column_names[] = {
-    [NJ_COLUMN_CASE] = "case",     [NJ_COLUMN_CONFIG] = "config", [NJ_COLUMN_HINTS] = "hints",
-    [NJ_COLUMN_DERIVED] = "derived", [NJ_COLUMN_LAUNCH] = "launch", [NJ_COLUMN_IMAGE] = "image",
-};
-
-enum { POINTING_COLUMNS = NJ_COLUMN_IMAGE + 1, KEY_COLUMNS = NJ_COLUMN_DERIVED + 1 };
+enum { POINTING_COLUMNS = NJ_COLUMN_IMAGE + 1 };
 
 static bool refuse_twice(nj_span name, const char *what, nj_error *error)
 {
@@ -229,7 +224,7 @@ bool nj_check_names(nj_table_reader *reader, nj_error *error)
 /* Whether a row comes behind the one before, by its key. */
 static bool ascends(const nj_table *table, size_t row)
 {
-    for (int column = 0; column < KEY_COLUMNS; column++) {
+    for (int column = 0; column < NJ_KEY_COLUMNS; column++) {
         uint32_t before = nj_table_at(table, (nj_column)column, row - 1), here = nj_table_at(table, (nj_column)column, row);
         if (before != here) {
             return before < here;
@@ -246,7 +241,7 @@ static bool check_column(const nj_table *table, nj_column column, size_t size, n
         greatest = number > greatest ? number : greatest;
     }
     return table->rows == 0 || greatest < size ||
-           nj_break(error, "pool", nj_format("%u", (unsigned)greatest).text, "expected column %s below %zu", column_names[column], size);
+           nj_break(error, "pool", nj_format("%u", (unsigned)greatest).text, "expected column %s below %zu", nj_column_names[column], size);
 }
 
 static bool refuse_case(const char *got, nj_error *error)

@@ -8,6 +8,11 @@
 #include "table/type_name.h"
 #include "table/work.h"
 
+const char *const nj_column_names[NJ_COLUMN_COUNT] = {
+    [NJ_COLUMN_CASE] = "case",     [NJ_COLUMN_CONFIG] = "config", [NJ_COLUMN_HINTS] = "hints",         [NJ_COLUMN_DERIVED] = "derived",
+    [NJ_COLUMN_LAUNCH] = "launch", [NJ_COLUMN_IMAGE] = "image",   [NJ_COLUMN_REGISTERS] = "registers", [NJ_COLUMN_SPILL_BYTES] = "spill_bytes",
+};
+
 enum { GRID_MAX = 3, LAYOUT_CHARS_MAX = 1 << 18 };
 
 #define COUNT(fields) (sizeof fields / sizeof *fields)

@@ -20,6 +20,10 @@ typedef enum {
     NJ_COLUMN_COUNT,
 } nj_column;
 
+enum { NJ_KEY_COLUMNS = NJ_COLUMN_DERIVED + 1 };
+
+extern NJ_INTERNAL const char *const nj_column_names[NJ_COLUMN_COUNT];
+
 /* A param of the kernel function. */
 typedef struct {
     nj_span name;
@@ -107,7 +111,14 @@ typedef enum {
     NJ_BUCKET_QUARTER_POW2,
     NJ_BUCKET_EXACT,
     NJ_BUCKET_SIXTEENTH_POW2,
+    NJ_BUCKET_COUNT,
 } nj_bucket;
+
+/* As tables and manifests name them. */
+extern NJ_INTERNAL const char *const nj_bucket_names[NJ_BUCKET_COUNT];
+
+/* Finds a bucket by its name; false if it is none. */
+NJ_INTERNAL bool nj_bucket_named(nj_span name, nj_bucket *bucket);
 
 #define NJ_TUNING_KEYS_MAX 8
 #define NJ_BEHIND_MAX 100000 /* the farthest that a config can be behind the fastest: a hundred octaves */

@@ -66,26 +66,38 @@ static bool take_key(nj_document *it, void *reader)
     return take_some(it, NJ_TUNING_KEYS_MAX, take_key_item, reader);
 }
 
-static bool take_bucket(nj_document *it, void *into)
+const char *const nj_bucket_names[NJ_BUCKET_COUNT] = {
+    [NJ_BUCKET_POW2] = "pow2",
+    [NJ_BUCKET_QUARTER_POW2] = "quarter_pow2",
+    [NJ_BUCKET_EXACT] = "exact",
+    [NJ_BUCKET_SIXTEENTH_POW2] = "sixteenth_pow2",
+};
+
+bool nj_bucket_named(nj_span name, nj_bucket *bucket)
 {
-    static const char *const names[] = {
-        [NJ_BUCKET_POW2] = "pow2",
-        [NJ_BUCKET_QUARTER_POW2] = "quarter_pow2",
-        [NJ_BUCKET_EXACT] = "exact",
-        [NJ_BUCKET_SIXTEENTH_POW2] = "sixteenth_pow2",
-    };
-    nj_table_reader *reader = into;
-    nj_document ahead = *it;
-    nj_span raw = nj_take_raw(&ahead), name = {raw.at + 1, raw.size < 2 ? 0 : raw.size - 2};
-    for (size_t i = 0; raw.at[0] == '"' && i < COUNT(names); i++) {
-        if (nj_span_is(name, names[i])) {
-            reader->table->tuning.bucket = (nj_bucket)i;
-            it->at = ahead.at;
+    for (int i = 0; i < NJ_BUCKET_COUNT; i++) {
+        if (nj_span_is(name, nj_bucket_names[i])) {
+            *bucket = (nj_bucket)i;
             return true;
         }
     }
-    return nj_break(it->error, "bucket", nj_quote(raw).text, "expected one of %s, %s, %s, %s", names[0], names[1], names[2], names[3]);
+    return false;
 }
+
+static bool take_bucket(nj_document *it, void *into)
+{
+    nj_table_reader *reader = into;
+    nj_document ahead = *it;
+    nj_span raw = nj_take_raw(&ahead), name = {raw.at + 1, raw.size < 2 ? 0 : raw.size - 2};
+    if (raw.at[0] == '"' && nj_bucket_named(name, &reader->table->tuning.bucket)) {
+        it->at = ahead.at;
+        return true;
+    }
+    return nj_break(it->error, "bucket", nj_quote(raw).text, "expected one of %s, %s, %s, %s", nj_bucket_names[0], nj_bucket_names[1],
+                    nj_bucket_names[2], nj_bucket_names[3]);
+}
+
+_Static_assert(NJ_BUCKET_COUNT == 4, "the message of take_bucket names all");
 
 static bool take_device_arch(nj_document *it, void *part)
 {

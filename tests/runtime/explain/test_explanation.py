@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nojit.runtime import _core
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.explanation import Argument, CallFacts, accepts, best, choose, explain
 from nojit.runtime.explain.selection import Selection
 from nojit.runtime.expr.postfix import postfix
 from nojit.runtime.table.table import (
-    COLUMNS,
     MISSING,
     Axis,
     Case,
@@ -61,8 +61,8 @@ def make_table(params, *, axes=(), cases=None, signatures=None, configs=(), hint
     configs = tuple(configs) or (config(),)
     pools = (cases, configs, hints, derived_values)
     keys = [key for key in itertools.product(*map(range, map(len, pools))) if keep is None or keep(key)]
-    columns = {name: array("I", [0] * len(keys)) for name in COLUMNS}
-    for place, name in enumerate(COLUMNS[:4]):
+    columns = {name: array("I", [0] * len(keys)) for name in _core.COLUMNS}
+    for place, name in enumerate(_core.COLUMNS[:4]):
         columns[name] = array("I", [key[place] for key in keys])
     given = [axis.name for axis in axes if not axis.is_type] + [name for name, _, _ in derived]
     given += [name for config in configs for name, _ in config.constexprs]

@@ -11,7 +11,7 @@ from nojit.aot.pack.sections import encode_table
 from nojit.runtime import _core
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.table.reading import decode_table
-from nojit.runtime.table.table import COLUMNS, Config, KernelTable
+from nojit.runtime.table.table import Config, KernelTable
 
 from tests.support.bundles import kernel
 from tests.support.tables import held
@@ -105,4 +105,4 @@ def test_numbers_past_the_end_are_errors() -> None:
 
 
 def test_columns_are_arrays_in_their_order() -> None:
-    assert tuple(read().columns) == COLUMNS
+    assert tuple(read().columns) == _core.COLUMNS

@@ -15,7 +15,7 @@ from nojit.runtime.expr.operations import ExpressionError
 from nojit.runtime.expr.postfix import evaluate
 from nojit.runtime.table.reading import decode_table
 from nojit.runtime.table.table import KernelTable, Tuning
-from nojit.runtime.table.tuning import BUCKETS, TunedDevice, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.costs import is_cost
 from nojit.runtime.tuning.lookup import (
     Lookup,
@@ -71,7 +71,7 @@ def test_bucket_of(kind: str, value: int, bucket: int) -> None:
     assert bucket_of(kind, value) == bucket
 
 
-@given(st.sampled_from(BUCKETS), st.integers(-(1 << 63), (1 << 63) - 1))
+@given(st.sampled_from(_core.BUCKETS), st.integers(-(1 << 63), (1 << 63) - 1))
 def test_a_bucket_lies_in_itself_and_buckets_ascend(kind: str, value: int) -> None:
     bucket = bucket_of(kind, value)
     assert bucket_of(kind, bucket) == bucket
