@@ -94,13 +94,13 @@ GRID_RULE: str
 GRIDLESS: str
 """Why a call without a grid is refused."""
 # the rules of selection in their order, the first that a row breaks: see `Selection.stages`
-STAGE_TYPES: int
-STAGE_MATRIX: int
-STAGE_SETTINGS: int
-STAGE_REQUIRES: int
-STAGE_DERIVED: int
-STAGE_HINTS: int
-STAGE_SERVES: int
+RULE_TYPES: int
+RULE_MATRIX: int
+RULE_SETTINGS: int
+RULE_REQUIRES: int
+RULE_DERIVED: int
+RULE_HINTS: int
+RULE_NONE: int
 # how tightly `not`, comparisons, signs and functions bind: see `operations`
 BINDS_NOT: int
 BINDS_COMPARISON: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from nojit.runtime import _core
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.explain.advice import advise
 from nojit.runtime.explain.hint_misses import hinted
@@ -15,9 +16,6 @@ from nojit.runtime.launch.call_facts import mismatch
 __all__ = ["Rejection", "no_match", "rejections"]
 
 _REASONS_MAX: Final = 8
-
-# how far a variant got, in the order of the rules: as the engine numbers them
-_TYPES, _MATRIX, _SETTINGS, _REQUIRES, _DERIVED, _HINTS, _SERVES = range(7)
 
 
 class Rejection(Record):
@@ -42,7 +40,7 @@ def rejections(selection: Selection, best: int | None) -> list[Rejection]:
 def _by_distance(selection: Selection, best: int | None) -> Iterator[Rejection]:
     """Yield the rejection of each row but the `best`, the nearest first; keep nothing of one for the next, as there can be many."""
     rejecter = _Rejecter(selection, best)
-    by_stage: list[list[int]] = [[] for _ in range(_SERVES + 1)]
+    by_stage: list[list[int]] = [[] for _ in range(_core.RULE_NONE + 1)]
     for row, stage in enumerate(selection.engine.stages()):
         if row != best:
             by_stage[stage].append(row)
@@ -88,20 +86,20 @@ class _Rejecter:
         """Say how a row breaks the first rule that it breaks."""
         selection = self._selection
         case, config, hints, derived = selection.table.key(row)
-        if stage in {_TYPES, _MATRIX}:
+        if stage in {_core.RULE_TYPES, _core.RULE_MATRIX}:
             signature = selection.table.cases[case].signature
-            return (self._of_types(signature) if stage == _TYPES else ()) + self._of_axes(case)
-        if stage == _SETTINGS:
+            return (self._of_types(signature) if stage == _core.RULE_TYPES else ()) + self._of_axes(case)
+        if stage == _core.RULE_SETTINGS:
             return tuple(selection.setting_faults(config))
-        if stage == _REQUIRES:
+        if stage == _core.RULE_REQUIRES:
             if (case, config) not in self._requires:
                 self._requires[case, config] = (selection.requires_fault(case, config),)
             return self._requires[case, config]
-        if stage == _DERIVED:
+        if stage == _core.RULE_DERIVED:
             if (case, config, derived) not in self._derived:
                 self._derived[case, config, derived] = tuple(selection.derived_faults(row))
             return self._derived[case, config, derived]
-        if stage == _SERVES:
+        if stage == _core.RULE_NONE:
             return (_outranked(selection, row, self._best),)
         if hints not in self._hints:
             self._hints[hints] = tuple(_hint_faults(selection, hints))

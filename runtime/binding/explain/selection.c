@@ -536,5 +536,10 @@ static PyType_Spec selection_spec = {
 int py_add_selection(PyObject *module)
 {
     static PyTypeObject *type;
-    return py_add_type(module, &selection_spec, &type);
+    static const py_number rules[] = {
+        {"RULE_TYPES", NJ_RULE_TYPES},       {"RULE_MATRIX", NJ_RULE_MATRIX},   {"RULE_SETTINGS", NJ_RULE_SETTINGS},
+        {"RULE_REQUIRES", NJ_RULE_REQUIRES}, {"RULE_DERIVED", NJ_RULE_DERIVED}, {"RULE_HINTS", NJ_RULE_HINTS},
+        {"RULE_NONE", NJ_RULE_NONE},         {NULL},
+    };
+    return py_add_numbers(module, rules) < 0 ? -1 : py_add_type(module, &selection_spec, &type);
 }
