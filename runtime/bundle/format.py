@@ -34,15 +34,15 @@ __all__ = [
     "decode_index",
 ]
 
-MAGIC = b"nojit\r\n\x1a"
+MAGIC = _core.MAGIC
 FORMAT_VERSION = _core.FORMAT_VERSION
 SUFFIX = _core.SUFFIX
 
 HEADER_BYTES = _core.HEADER_BYTES
 
 # the two pointers that Triton appends to every kernel's parameters
-GLOBAL_SCRATCH = "$global_scratch"
-PROFILE_SCRATCH = "$profile_scratch"
+GLOBAL_SCRATCH = _core.GLOBAL_SCRATCH
+PROFILE_SCRATCH = _core.PROFILE_SCRATCH
 
 
 class Header(Record):

@@ -14,6 +14,7 @@ from functools import cache, partial
 from types import FunctionType
 from typing import Any, TypeAlias
 
+from nojit.runtime import _core
 from nojit.runtime.caller_warning import warn_caller
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.refusals import check_names
@@ -297,10 +298,10 @@ def _grid_of(
         given = missed.grid(meta)
         sides = tuple(given) if isinstance(given, tuple | list) else ()
         if not (1 <= len(sides) <= 3 and all(hasattr(side, "__index__") for side in sides)):
-            raise ArgumentError("expected a grid of 1 to 3 ints, or a callable", got=shown(given), where=where)
+            raise ArgumentError(_core.GRID_RULE, got=shown(given), where=where)
         return tuple(side.__index__() for side in sides)
     if not table.grid:
-        raise ArgumentError("the bundle has no grid for this kernel: expected kernel[grid](...)", where=where)
+        raise ArgumentError(_core.GRIDLESS, where=where)
     return tuple(_side_of(text, number, names, where) for number, text in enumerate(table.grid))
 
 

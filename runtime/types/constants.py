@@ -15,7 +15,6 @@ __all__ = ["constant_of", "constant_type", "is_constant"]
 
 _MARK: Final = "="
 _DTYPE, _FUNCTION = "dtype:", "function:"
-_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/-")
 
 
 def is_constant(name: str) -> bool:
@@ -55,4 +54,6 @@ def constant_of(name: str) -> Value:
 
 
 def _escaped(text: str) -> str:
-    return "".join([chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in text.encode()])
+    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+
+    return _core.escaped(text)

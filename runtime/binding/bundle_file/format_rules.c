@@ -12,6 +12,7 @@
 #include "json/limits.h"
 #include "json/text.h"
 #include "table/cost.h"
+#include "table/launch_facts.h"
 #include "table/table.h"
 #include "table/type_name.h"
 
@@ -121,9 +122,13 @@ int py_add_format_rules(PyObject *module)
         {"TYPE_DEPTH_MAX", NJ_TUPLE_DEPTH_MAX},
         {NULL},
     };
-    if (PyModule_AddStringConstant(module, "SUFFIX", NJ_SUFFIX) < 0 ||
-        PyModule_AddStringConstant(module, "STATEMENT_SUFFIX", NJ_STATEMENT_SUFFIX) < 0 || py_add_numbers(module, limits) < 0) {
-        return -1;
-    }
-    return PyModule_AddFunctions(module, functions);
+    static const py_named_text texts[] = {
+        {"GLOBAL_SCRATCH", NJ_GLOBAL_SCRATCH},
+        {"PROFILE_SCRATCH", NJ_PROFILE_SCRATCH},
+        {"SUFFIX", NJ_SUFFIX},
+        {"STATEMENT_SUFFIX", NJ_STATEMENT_SUFFIX},
+        {NULL},
+    };
+    bool added = PyModule_AddFunctions(module, functions) == 0 && py_add_numbers(module, limits) == 0 && py_add_texts(module, texts) == 0;
+    return added ? py_add_object(module, "MAGIC", PyBytes_FromStringAndSize(NJ_MAGIC, sizeof NJ_MAGIC - 1)) : -1;
 }

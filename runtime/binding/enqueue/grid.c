@@ -39,7 +39,7 @@ int py_parse_grid(const py_signature *signature, PyObject *object, int64_t grid[
     int status = 0;
     if (count < 1 || count > 3) {
         PyObject *got = PyTuple_Check(tuple) ? PyUnicode_FromFormat("%zd dimensions", count) : py_describe(object);
-        py_refuse(signature->kernel, NULL, got, "expected a grid of 1 to 3 ints, or a callable");
+        py_refuse(signature->kernel, NULL, got, PY_GRID_RULE);
         status = -1;
     }
     grid[1] = grid[2] = 1;

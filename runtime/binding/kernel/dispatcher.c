@@ -32,8 +32,7 @@ int py_dispatcher_check(const py_dispatcher *self)
 static int default_grid(py_dispatcher *self, const py_plan *plan, const py_call *call, int64_t grid[3])
 {
     if (plan->it.grid_count == 0) {
-        py_refuse(self->signature.kernel, NULL, NULL,
-                  "the bundle has no grid for this kernel: expected kernel[grid](...)");
+        py_refuse(self->signature.kernel, NULL, NULL, PY_GRIDLESS);
         return -1;
     }
     int failed = nj_runnable_grid(&plan->it, call->values, grid);
@@ -319,5 +318,6 @@ static PyType_Spec dispatcher_spec = {
 
 int py_add_dispatcher(PyObject *module)
 {
-    return py_add_type(module, &dispatcher_spec, &dispatcher_type);
+    static const py_named_text texts[] = {{"GRID_RULE", PY_GRID_RULE}, {"GRIDLESS", PY_GRIDLESS}, {NULL}};
+    return py_add_texts(module, texts) < 0 ? -1 : py_add_type(module, &dispatcher_spec, &dispatcher_type);
 }

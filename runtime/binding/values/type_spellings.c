@@ -149,9 +149,23 @@ static PyObject *dtypes(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
     return py_tuple(NJ_DTYPE_COUNT - NJ_DTYPE_I1, dtype_fact, NULL, NULL);
 }
 
+/* `escaped(text)`: a text as it stands in the type of a constant. */
+static PyObject *escaped(PyObject *Py_UNUSED(module), PyObject *text)
+{
+    nj_span utf8;
+    if (!py_borrow_text(text, &utf8)) {
+        return NULL;
+    }
+    char *made = PyMem_Malloc(3 * utf8.size + 1);
+    PyObject *result = made == NULL ? PyErr_NoMemory() : PyUnicode_FromStringAndSize(made, (Py_ssize_t)nj_escape(utf8, made));
+    PyMem_Free(made);
+    return result;
+}
+
 static PyMethodDef functions[] = {
     {"is_type", is_type, METH_O, PyDoc_STR("Whether a text is a type in its one spelling.")},
     {"constant_of", constant_of, METH_O, PyDoc_STR("The value of a constant's type.")},
+    {"escaped", escaped, METH_O, PyDoc_STR("A text as it stands in the type of a constant.")},
     {"leaves", leaves, METH_VARARGS, PyDoc_STR("The path and the type of each leaf of a type.")},
     {"members", members, METH_O, PyDoc_STR("The members of a tuple's type.")},
     {"param_bytes", param_bytes, METH_O, PyDoc_STR("The bytes of a parameter by its type; 0 for a type that no parameter has.")},

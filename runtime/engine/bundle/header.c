@@ -2,8 +2,6 @@
 
 #include "bundle/limits.h"
 
-static const char magic[] = "nojit\r\n\x1a";
-
 bool nj_header_read(nj_span file, nj_header *header, nj_error *error)
 {
     nj_cursor cursor = {file};
@@ -11,9 +9,10 @@ bool nj_header_read(nj_span file, nj_header *header, nj_error *error)
     if (!nj_take(&cursor, NJ_HEADER_BYTES, &raw)) {
         return nj_break(error, "truncated", nj_format("%zu", file.size).text, "expected a header of %d bytes", NJ_HEADER_BYTES);
     }
-    if (memcmp(raw.at, magic, sizeof magic - 1) != 0) {
-        return nj_break(error, "magic", nj_quote((nj_span){raw.at, sizeof magic - 1}).text,
-                        "expected a nojit bundle, which starts with 'nojit\\r\\n\\x1a'");
+    const nj_span magic = {(const unsigned char *)NJ_MAGIC, sizeof NJ_MAGIC - 1};
+    if (memcmp(raw.at, magic.at, magic.size) != 0) {
+        return nj_break(error, "magic", nj_quote((nj_span){raw.at, magic.size}).text, "expected a nojit bundle, which starts with %s",
+                        nj_quote(magic).text);
     }
     uint32_t version = nj_u32(raw.at + 8), reserved = nj_u32(raw.at + 12);
     if (version != NJ_FORMAT_VERSION) {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/sha256.h"
 
+#define NJ_MAGIC "nojit\r\n\x1a" /* the first bytes of a file */
 #define NJ_HEADER_BYTES 64
 #define NJ_FORMAT_VERSION 2
 

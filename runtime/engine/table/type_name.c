@@ -78,6 +78,23 @@ static bool is_plain(unsigned char c)
     return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || (c != 0 && strchr("_.:/-", c) != NULL);
 }
 
+size_t nj_escape(nj_span text, char *escaped)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    size_t size = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned char c = text.at[i];
+        if (is_plain(c)) {
+            escaped[size++] = (char)c;
+        } else {
+            escaped[size++] = '%';
+            escaped[size++] = digits[c >> 4];
+            escaped[size++] = digits[c & 15];
+        }
+    }
+    return size;
+}
+
 /* A capital hex digit's value; -1 of anything else. */
 static int capital_digit(unsigned char c)
 {

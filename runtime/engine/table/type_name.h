@@ -43,6 +43,10 @@ NJ_INTERNAL nj_descriptor_name nj_descriptor_parts(nj_span type);
 /* Takes the next member of a tuple, whose `rest` is the type without its outer parentheses; false if there is none. */
 NJ_INTERNAL bool nj_next_member(nj_span *rest, nj_span *member);
 
+/* Escapes the text of a constant: everything but ASCII letters, digits and "_.:/-" as %XX. `escaped` has room for three times as many
+ * bytes. Returns how many it takes. */
+NJ_INTERNAL size_t nj_escape(nj_span text, char *escaped);
+
 /* Reads the value of a constant. Its texts are decoded into `decoded`, which has room for as many bytes as the type. False if the
  * text is no constant in its one spelling. */
 NJ_INTERNAL bool nj_type_constant(nj_span type, unsigned char *decoded, nj_constant *value);
