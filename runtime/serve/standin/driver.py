@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable
-from functools import cache
 from typing import Any, Final
 
+from nojit.runtime import _core
+from nojit.runtime.errors import DriverError
 from nojit.runtime.serve.standin.callbacks import MissingAttributeError
 from nojit.runtime.serve.standin.functions import constexpr_function
 from nojit.runtime.serve.standin.registry import export, exported
@@ -50,17 +50,6 @@ def _torch() -> Any:
     import torch  # noqa: PLC0415 - only programs that ask for a device need it
 
     return torch
-
-
-@cache
-def _library() -> Any:
-    return ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA") or "libcuda.so.1")
-
-
-def _call(name: str, *args: Any) -> None:
-    status = getattr(_library(), name)(*args)
-    if status:
-        raise RuntimeError(f"{name} failed with CUDA error {status}")
 
 
 @exported("triton.backends.driver")
@@ -109,16 +98,9 @@ class CudaUtils:
         """Return what Triton tells of a device: bytes, counts, and rates in kHz.
 
         Raises:
-            RuntimeError: the CUDA driver refuses.
+            DriverError: the CUDA driver refuses.
         """
-        handle, value = ctypes.c_int(), ctypes.c_int()
-        _call("cuInit", 0)
-        _call("cuDeviceGet", ctypes.byref(handle), device)
-        found = {}
-        for name, attribute in _ATTRIBUTES.items():
-            _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, handle)
-            found[name] = value.value
-        return found
+        return {name: _core.device_attribute(device, attribute) for name, attribute in _ATTRIBUTES.items()}
 
     def __getattr__(self, name: str) -> Any:
         raise MissingAttributeError(f"triton.runtime.driver.active.utils.{name}")
@@ -142,13 +124,10 @@ class CudaDriver(GPUDriver):
         torch = sys.modules.get("torch")
         if torch is not None:
             return bool(torch.cuda.is_available() and torch.version.hip is None)
-        count = ctypes.c_int()
         try:
-            _call("cuInit", 0)
-            _call("cuDeviceGetCount", ctypes.byref(count))
-        except (OSError, RuntimeError):
+            return _core.device_count() > 0 and _core.device_capability(0) < _core.GFX_FIRST
+        except DriverError:
             return False
-        return count.value > 0
 
     def get_current_target(self) -> GPUTarget:
         """Return the target of the current device."""
