@@ -57,15 +57,19 @@ def load(path: str | os.PathLike[str], *, name: str | None = None) -> Bundle:
 
 def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
     place = os.fsdecode(path)
+    files, failed = [], None
     # not pathlib: importing it takes longer than opening a bundle
     try:
         files = os.listdir(place)  # noqa: PTH208
-    except NotADirectoryError:
+    except (NotADirectoryError, FileNotFoundError) as error:
+        failed = error
+    # outside of the handler, so that an error of a bundle or of a name does not show this one
+    if isinstance(failed, FileNotFoundError):
+        if _may_be_name(path):
+            return _load_named(place)
+        raise failed
+    if failed is not None:
         return Bundle([place], names=names or _hidden_names(path))
-    except FileNotFoundError:
-        if not _may_be_name(path):
-            raise
-        return _load_named(place)
     names = names or _hidden_names(path)
     paths = [os.path.join(place, file) for file in sorted(files, key=by_arch) if file.endswith(SUFFIX)]  # noqa: PTH118
     if not paths:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,16 @@ def test_an_unknown_name_says_which_there_are(named: list[Path]) -> None:
         make_bundle(folder / "a.nojit", ADD, name="acme-kernels")
     with pytest.raises(FileNotFoundError, match="got 'acme-kernel'; did you mean 'acme-kernels'"):
         loader.load("acme-kernel")
+
+
+@pytest.mark.parametrize("place", ["nope", "damaged.nojit"])
+def test_an_error_shows_none_that_was_handled(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "damaged.nojit").write_bytes(b"no bundle")
+    with pytest.raises((FileNotFoundError, BundleFormatError)) as caught:
+        loader.load(place)
+    assert "NotADirectoryError" not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__context__ is None
 
 
 def test_a_path_costs_no_metadata_of_packages(tmp_path: Path) -> None:
