@@ -9,6 +9,7 @@ from typing import Final
 from nojit.runtime.autostart import environment
 from nojit.runtime.errors import ArgumentError, NojitError
 from nojit.runtime.fallback.policy import POLICIES
+from nojit.runtime.loader import load
 from nojit.runtime.serve.settings import MISS, PRELOAD, SERVE, full_place
 from nojit.runtime.wording import worded
 
@@ -29,9 +30,13 @@ def served_environment(
         preload: whether each process loads all variants of a device before its first launch there.
 
     Raises:
-        FileNotFoundError: a path does not exist.
+        FileNotFoundError: a path does not exist, a folder holds no bundle, or no bundle has a name.
+        BundleError: a bundle is damaged, or may not be used.
     """
     places = [full_place(each) for each in bundles]
+    for place in places:
+        # else the program would fail when it imports Triton
+        load(place).close()
     variables = {SERVE: os.pathsep.join(places)}
     if miss is not None:
         variables[MISS] = miss
@@ -64,8 +69,8 @@ def main(words: Sequence[str]) -> None:
 
     Raises:
         ArgumentError: a word is unknown, or there is no bundle or command.
-        FileNotFoundError: a path does not exist.
-        NojitError: the command cannot be run.
+        FileNotFoundError: there is no bundle at a path or of a name.
+        NojitError: a bundle cannot be used, or the command cannot be run.
     """
     options, command = _parse(words)
     misses = options["--miss"][-1:]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, SettingError
 from nojit.runtime.fallback.policy import POLICIES, policy_of
 from nojit.runtime.fallback.policy import VARIABLE as MISS
@@ -66,7 +67,7 @@ def full_place(place: str) -> str:
     """
     if os.path.exists(place):  # noqa: PTH110 - pathlib is slow to import, and machines that serve start many processes
         return os.path.abspath(place)  # noqa: PTH100 - as above
-    if os.sep in place:
+    if os.sep in place or place.endswith(SUFFIX):
         raise FileNotFoundError(f"expected a bundle or a folder with bundles, found nothing - at {place}")
     return place
 
