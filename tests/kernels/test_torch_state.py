@@ -173,16 +173,23 @@ def test_a_lazy_negation_is_not_plain():
     assert not is_plain(negated)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.int32])
+def test_a_lazy_negation_of_any_dtype_is_not_plain(dtype):
+    tensor = torch.ones(2).to(dtype)
+    assert is_plain(tensor)
+    assert not is_plain(torch._neg_view(tensor))
+
+
 @pytest.mark.parametrize(
     ("dtype", "asked"),
     [
-        (torch.bfloat16, ["requires_grad"]),
-        (torch.float8_e4m3fn, ["requires_grad"]),
+        (torch.bfloat16, ["requires_grad", "is_negated"]),
+        (torch.float8_e4m3fn, ["requires_grad", "is_negated"]),
         (torch.float16, ["requires_grad", "is_negated"]),
         (torch.float32, ["requires_grad", "is_negated"]),
-        (torch.complex64, ["requires_grad"]),
-        (torch.int64, []),
-        (torch.uint8, []),
+        (torch.complex64, ["requires_grad", "is_negated"]),
+        (torch.int64, ["is_negated"]),
+        (torch.uint8, ["is_negated"]),
     ],
 )
 def test_a_tensor_is_asked_only_what_its_dtype_leaves_open(dtype, asked):

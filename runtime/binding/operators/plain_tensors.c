@@ -110,13 +110,6 @@ static bool may_have_gradients(const DLTensor *view)
     return view->dtype.code != kDLInt && view->dtype.code != kDLUInt;
 }
 
-/* Whether a tensor may stand for its values times -1: only the imaginary part of conjugated complex numbers does, and no
- * framework has complex numbers of bfloat16 or of integers. Asking takes longer than all else that is read of a tensor. */
-static bool may_be_negated(const DLTensor *view)
-{
-    return view->dtype.code == kDLFloat;
-}
-
 static int wants_gradient(const py_plain *plain, PyObject *tensor)
 {
     descrgetfunc get = Py_TYPE(plain->requires_grad)->tp_descr_get;
@@ -142,7 +135,8 @@ int py_plain_read(const py_plain *plain, PyObject *object, py_plain_tensor *tens
     if (differentiated < 0) {
         return -1;
     }
-    int negated = may_be_negated(&tensor->view) ? is_negated(plain, object) : 0;
+    /* of every dtype: torch makes lazy negations of all of them, and their memory holds the values times -1 */
+    int negated = is_negated(plain, object);
     return negated < 0 ? -1 : !negated;
 }
 

@@ -14,7 +14,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *tensors; /* tuple of the classes whose tensors are plain; not classes made of them */
     PyObject *requires_grad; /* its descriptor */
-    PyObject *is_negated;    /* called with a tensor of floats that complex numbers consist of */
+    PyObject *is_negated;    /* called with a tensor */
     PyObject *grad_enabled;  /* called with nothing, as the states are */
     PyObject *states;
 } py_plain;
