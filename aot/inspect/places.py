@@ -77,10 +77,14 @@ def find_bundles(places: Iterable[Path]) -> list[Path]:
 
 
 @contextmanager
-def bundles_at(place: Path) -> Iterator[Found]:
+def bundles_at(place: Path, *, thin: bool = False) -> Iterator[Found]:
     """Yield the bundles that a file, a folder, a wheel or the name of an installed bundle stands for.
 
     Bundles in a wheel are unpacked to a temporary folder that exists until the ``with`` block ends.
+
+    Args:
+        place: the user's argument.
+        thin: whether a thin wheel, which holds no bundle, stands for none; otherwise it is an error.
 
     Raises:
         BundleError: a folder or wheel has no bundle, or the wheel is damaged or ambiguous to readers.
@@ -88,7 +92,8 @@ def bundles_at(place: Path) -> Iterator[Found]:
     """
     if place.suffix == ".whl" and place.is_file():
         with WheelFile(place) as wheel, tempfile.TemporaryDirectory(prefix="nojit-wheel-") as folder:
-            yield Found(tuple(_unpack(wheel, Path(folder))), wheel)
+            places = () if thin and wheel.is_thin else tuple(_unpack(wheel, Path(folder)))
+            yield Found(places, wheel)
         return
     if place.exists() or place.suffix in {SUFFIX, ".whl"} or os.sep in str(place):
         yield Found(tuple(Place(path, str(path)) for path in find_bundles([place])))
@@ -100,7 +105,12 @@ def bundles_at(place: Path) -> Iterator[Found]:
 def _unpack(wheel: WheelFile, folder: Path) -> Iterator[Place]:
     """Write the bundles of a wheel to a folder, each with its signed statement; yield their places."""
     if not wheel.bundles:
-        raise BundleError(f"expected a wheel with *{SUFFIX} files", got="none", where=str(wheel.path))
+        got = (
+            "a thin wheel, whose extras require the wheels that hold them: name one of those"
+            if wheel.is_thin
+            else "none"
+        )
+        raise BundleError(f"expected a wheel with *{SUFFIX} files", got=got, where=str(wheel.path))
     for number, name in enumerate(wheel.bundles):
         # one folder per bundle: paths inside a wheel are untrusted and only displayed
         own = folder / str(number)

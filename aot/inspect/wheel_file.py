@@ -139,6 +139,11 @@ class WheelFile:
         """The paths of the bundles."""
         return tuple(name for name in self._entries if name.endswith(SUFFIX))
 
+    @property
+    def is_thin(self) -> bool:
+        """Whether it is a wheel of bundles that holds none: its extras require the wheels that do."""
+        return not self.bundles and any(name.endswith(f".dist-info/{PROVENANCE}") for name in self._entries)
+
     def stream(self, name: str) -> Iterator[bytes]:
         """Yield the content of a file of the wheel in chunks.
 

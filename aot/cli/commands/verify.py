@@ -68,7 +68,8 @@ def command(  # noqa: PLR0917 - click passes each by name
     """Check bundles: hashes, format, and each image against its launch description.
 
     A folder or a wheel (.whl) means every bundle in it, a name every bundle that `runtime.load` finds. A wheel must also contain exactly the
-    files of its RECORD, read the same by every zip reader, and no code that runs on installation. The output separates signed files from
+    files of its RECORD, read the same by every zip reader, and no code that runs on installation; the thin wheel of a release holds no
+    bundle. The output separates signed files from
     those that only RECORD lists, which anybody can write.
 
     Exit code 3: a bundle or wheel fails. Exit code 1: one could not be read or rebuilt. Intact bytes do not prove who built them: with --key
@@ -158,7 +159,7 @@ def _verify_at(
 ) -> Iterator[tuple[str, dict[str, Any], int]]:
     """Verify the bundles of a place, and the wheel that contains them; yield kind, result and exit code of each."""
     try:
-        with bundles_at(place) as found:
+        with bundles_at(place, thin=True) as found:
             signed: set[str] = set()
             for bundle in found.places:
                 try:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
+from nojit.aot.cli.group import cli
 from nojit.aot.wheel.names import check_name, check_version, escaped
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.installed import normalized
@@ -119,6 +120,20 @@ def test_a_gpu_that_would_get_the_wrong_variant_is_told(bundles: Make, wheel: Wh
     assert [line.partition(", which")[0] for line in told] == ["GPUs of sm_89 would get the variant for sm_88"]
     bundles("sm_86", "sm_89")
     assert "GPUs of" not in wheel(folder, "--layout", "variants").stderr
+
+
+def test_the_thin_wheel_verifies_and_holds_nothing_to_inspect(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
+    wheel(bundles("sm_80", "sm_90a"))
+    path = tmp_path / "dist" / "acme_kernels-1.0-py3-none-any.whl"
+    verified = CliRunner().invoke(cli, ["verify", str(path)], prog_name="nojit")
+    assert verified.exit_code == 0, verified.output
+    assert f"OK      {path}  RECORD lists its 4 files and no other" in verified.output
+    shown = CliRunner().invoke(cli, ["inspect", str(path)], prog_name="nojit")
+    assert shown.exit_code == 1
+    assert "got a thin wheel, whose extras require the wheels that hold them" in shown.output
+    broken = path.with_name("broken-1.0-py3-none-any.whl")
+    broken.write_bytes(path.read_bytes().replace(b"Requires-Dist", b"Requires-Dizt", 1))
+    assert CliRunner().invoke(cli, ["verify", str(broken)], prog_name="nojit").exit_code == 3
 
 
 @pytest.mark.parametrize("layout", ["providers", "variants"])
