@@ -19,6 +19,7 @@ from torch import Tensor
 __all__ = [
     "COUNTED",
     "FLOATS",
+    "HALVES",
     "check_apart",
     "check_choice",
     "check_counted",
@@ -43,7 +44,9 @@ __all__ = [
 COUNTED: Final = (1 << 31) - (1 << 10)
 """The largest allowed size of a matrix dimension: kernels use 32-bit indices, up to the end of the last tile."""
 FLOATS: Final = (torch.float16, torch.bfloat16, torch.float32)
-"""The floating-point dtypes that every family accepts."""
+"""The floating-point dtypes that most families accept."""
+HALVES: Final = (torch.float16, torch.bfloat16)
+"""The floating-point dtypes of 16 bits."""
 _LARGEST: Final = torch.finfo(torch.float32).max
 _TRIES: Final = 20_000
 """Number of tries after which the search for an element that two tensors share stops, about 20 ms."""

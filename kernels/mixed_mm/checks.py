@@ -6,6 +6,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.calls.arguments import (
+    HALVES,
     check_counted,
     check_dtype,
     check_like,
@@ -17,9 +18,8 @@ from nojit.kernels.calls.arguments import (
 )
 from torch import Tensor
 
-__all__ = ["BYTES", "FLOATS", "Operands", "check_operands"]
+__all__ = ["BYTES", "Operands", "check_operands"]
 
-FLOATS: Final = (torch.float16, torch.bfloat16)
 BYTES: Final = (torch.uint8, torch.int32, torch.int64)
 """Allowed dtypes of packed weights; each element holds one byte, two weights."""
 Operands = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
@@ -37,7 +37,7 @@ def check_operands(operands: Operands, group_size: int | None) -> None:
     """
     a, b, scales, zeros = operands
     check_tensor("a", a)
-    check_dtype("a", a, FLOATS)
+    check_dtype("a", a, HALVES)
     check_rank("a", a, "M, K")
     check_tensor("b", b)
     check_dtype("b", b, BYTES)
