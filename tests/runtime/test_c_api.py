@@ -373,6 +373,41 @@ def test_a_plan_encodes_descriptors(open_c: Callable[..., CBundle], fakecuda: Fa
     assert fakecuda.last_launch() == expected
 
 
+def test_a_plan_computes_its_grid_beside_values_of_every_kind(
+    open_c: Callable[..., CBundle], fakecuda: FakeCuda
+) -> None:
+    made = kernel("k", {"on": "i1", "scale": "fp32", "n": "u64"}, grid=["cdiv(n, 2)"])
+    plan = open_c(made).kernel("k").prepare(True, 0.5, 7)
+    plan.launch([b"\1", struct.pack("<f", 0.5), struct.pack("<Q", 9)])
+    assert fakecuda.last_launch().grid == (5, 1, 1)
+    assert fakecuda.last_launch().params[:2] == (b"\1", struct.pack("<f", 0.5))
+    # the grid cannot be computed of an int of 64 bits
+    with pytest.raises(CError, match=r"expected an int for grid\[0\], which is 'cdiv\(n, 2\)'") as caught:
+        plan.launch([b"\1", struct.pack("<f", 0.5), struct.pack("<Q", 2**64 - 1)])
+    assert caught.value.code == ARGUMENT
+    assert fakecuda.launch_count() == 1
+
+
+def test_grids_of_plans_are_checked(open_c: Callable[..., CBundle], fakecuda: FakeCuda) -> None:
+    plan = open_c(kernel("k", {"n": "i32"})).kernel("k").prepare(5)
+    five = [struct.pack("<i", 5)]
+    with pytest.raises(CError, match=r"the bundle has no grid for this kernel: expected a grid, got  - at .* kernel k"):
+        plan.launch(five)
+    with pytest.raises(CError, match=r"expected 0 to 65535, got 65536 - at .* kernel k grid\[2\]"):
+        plan.launch(five, (1, 1, 65536))
+    plan.launch(five, (7, 0, 1))
+    assert fakecuda.launch_count() == 0
+    plan.launch(five, (7, 1, 1))
+    assert fakecuda.last_launch().grid == (7, 1, 1)
+
+
+def test_a_plan_refuses_a_descriptor_whose_size_is_not_set(open_c: Callable[..., CBundle], fakecuda: FakeCuda) -> None:
+    plan = open_c(kernel("tile", {"tile": "tensordesc<fp16[64,64]>"}, grid=["1"])).kernel("tile").prepare(TILE)
+    with pytest.raises(CError, match="expected nj_tensor_descriptor to have its size set, got 0") as caught:
+        plan.launch([bytes(plan.value(0).bytes)])
+    assert (caught.value.code, caught.value.argument, fakecuda.launch_count()) == (ARGUMENT, 0, 0)
+
+
 # -- questions -------------------------------------------------------------------------------------------------------
 
 
@@ -748,6 +783,34 @@ def test_wrong_boxes_of_descriptors_are_refused(open_c: Callable[..., CBundle]) 
         wrong.box, wrong.steps = box, steps  # type: ignore[attr-defined] # read where they are set
         with pytest.raises(CError, match=words):
             tiled.launch(wrong, grid=(1,))
+
+
+def test_descriptors_of_a_kernel_without_tensor_maps_are_checked(api: CApi, fakecuda: FakeCuda, tmp_path: Path) -> None:
+    fakecuda.set_devices(80)
+    params = {"tile": "tensordesc<fp32[16,16]>", "ints": "tensordesc<i32[16,16]>"}
+    path = make_bundle(tmp_path / "k.nojit", kernel("k", params, on=target("sm_80")), on=target("sm_80"))
+    bundle = api.open(path)
+    tiled = bundle.kernel("k")
+    floats = Described(at(0x4000, "float32"), (33, 17), (20, 1), (16, 16))
+    ints = Described(at(0x8000, "int32"), (33, 17), (20, 1), (16, 16))
+    tiled.launch(floats, ints, grid=(1,))
+    boxed = replace(floats)
+    boxed.box = (16, 16)  # type: ignore[attr-defined] # read where it is set
+    for tile, other, argument, words in (
+        (boxed, ints, 0, "expected a descriptor without a box of its own: the kernel uses no tensor maps"),
+        (floats, replace(ints, padding="nan"), 1, "expected a descriptor with padding 'nan' to be of floats, got i32"),
+        (
+            replace(floats, shape=(2**31, 17)),
+            ints,
+            0,
+            r"expected a descriptor's dimensions below 2\^31, got 2147483648",
+        ),
+    ):
+        with pytest.raises(CError, match=words) as caught:
+            tiled.launch(tile, other, grid=(1,))
+        assert (caught.value.code, caught.value.argument) == (ARGUMENT, argument)
+    assert fakecuda.launch_count() == 1
+    bundle.close()
 
 
 def test_wrong_descriptors_are_refused(open_c: Callable[..., CBundle]) -> None:
