@@ -778,6 +778,9 @@ def test_wrong_boxes_of_descriptors_are_refused(open_c: Callable[..., CBundle]) 
         ((257, 64), (1, 1), "box: expected sizes of 1 to 256, got 257"),
         ((64, 64), (9, 1), "steps: expected 1 to 8, and 1 in the last dimension, got 9"),
         ((64, 64), (1, 2), "steps: expected 1 to 8, and 1 in the last dimension, got 2"),
+        ((128, 32), (1, 1), "box to be as wide as the kernel's block, got 32"),
+        ((64, 64), (8, 1), "box to reach over at most 256 elements, got 512"),
+        ((32, 64), (1, 1), "box of as many elements as the kernel's block, got 2048"),
     ):
         wrong = replace(TILE)
         wrong.box, wrong.steps = box, steps  # type: ignore[attr-defined] # read where they are set
@@ -819,6 +822,8 @@ def test_wrong_descriptors_are_refused(open_c: Callable[..., CBundle]) -> None:
         (replace(TILE, shape=(0, 5)), "shape: expected positive sizes, got 0"),
         (replace(TILE, strides=(1, 2)), "strides: expected the last to be 1, got 2"),
         (replace(TILE, strides=(63, 1)), "multiples of 16 bytes"),
+        (replace(TILE, strides=(2**39, 1)), r"stride of less than 2\^40 bytes, got 549755813888"),
+        (replace(TILE, shape=(2**32 + 1, 64)), r"dimension of at most 2\^32, got 4294967297"),
         (replace(TILE, base=at(0x4008)), "aligned to 16 bytes"),
         (replace(TILE, round_f32_to_tf32=True), "to be of fp32, got fp16"),
         (replace(TILE, shape=()), "shape: expected 1 to 5 dimensions, got 0"),
