@@ -14,7 +14,7 @@ static int (*const parts[])(PyObject *module) = {
     py_add_exceptions, py_add_digests, py_add_tensor_names, py_add_protocol_names, py_add_kind_names, py_add_torch_names,
     py_add_call_names, py_add_stream_names, py_add_descriptor_names, py_add_devices, py_add_function, py_add_assemble,
     py_add_run_program, py_add_archs, py_add_format_rules, py_add_decompress, py_add_image_checks, py_add_type_spellings,
-    py_add_argument_records, py_add_ids, py_add_row, py_add_plan, py_add_tuning, py_add_ranking, py_add_selection, py_add_spec,
+    py_add_argument_records, py_add_ids, py_add_row, py_add_plan, py_add_tuning, py_add_config_order, py_add_selection, py_add_spec,
     py_add_scratch, py_add_hooks, py_add_launcher, py_add_dispatcher, py_add_served, py_add_subscript, py_add_geometry, py_add_plain,
     py_add_recipe, py_add_memo, py_add_make_value, py_add_table_records, py_add_launch_records, py_add_table, py_add_columns,
     py_add_index_records, py_add_placement, py_add_bundle,

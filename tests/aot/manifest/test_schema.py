@@ -14,6 +14,7 @@ from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.schema import json_schema
 from nojit.aot.plan.planner import make_plans
+from nojit.runtime import _core
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.launch_options import TUNABLE
 
@@ -195,5 +196,6 @@ def test_lists_what_editors_complete() -> None:
         for name, facts in SCHEMA["$defs"]["TuningSpec"]["properties"]["space"]["items"]["properties"].items()
         if facts
     } == {*TUNABLE, TOOLCHAIN, "archs", "when", "requires"}
+    assert {*SCHEMA["$defs"]["TuningSpec"]["properties"]["bucket"]["enum"]} == {*_core.BUCKETS}
     assert "*fp8e5" in str(SCHEMA["$defs"]["Type"])
     assert all(facts["description"] for facts in config.values())

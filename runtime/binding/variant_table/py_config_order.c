@@ -171,7 +171,7 @@ static PyMethodDef functions[] = {
     {NULL},
 };
 
-int py_add_ranking(PyObject *module)
+int py_add_config_order(PyObject *module)
 {
     bool added = PyModule_AddFunctions(module, functions) == 0 && py_add_list(module, "BUCKETS", nj_bucket_names, NJ_BUCKET_COUNT) == 0;
     return added ? 0 : -1;
