@@ -79,7 +79,8 @@ LAUNCH_FIELDS: tuple[str, ...]
 TENSOR_MAP_FIELDS: tuple[str, ...]
 """What a variant table says of a launch, and of a tensor map."""
 EXPRESSION_LENGTH_MAX: int
-"""Characters in an expression."""
+EXPRESSION_HEIGHT_MAX: int
+"""Characters in an expression, and levels of its operations."""
 PROGRAM_LENGTH_MAX: int
 """Instructions of a program."""
 PROGRAM_RULE: str

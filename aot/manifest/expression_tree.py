@@ -12,6 +12,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from nojit.runtime import _core
 from nojit.runtime.expr.operations import MISSING, ExpressionError, Op, Value, identity, same
 from nojit.runtime.expr.postfix import UNARY, WORDS, infix, postfix, words_of
 from nojit.runtime.expr.postfix import evaluate as compute
@@ -40,7 +41,7 @@ __all__ = [
     "walk",
 ]
 
-MAX_HEIGHT: Final = 64
+MAX_HEIGHT: Final = _core.EXPRESSION_HEIGHT_MAX
 """Levels in a tree."""
 
 _OPERATIONS: Final = {word: op for op, word in WORDS.items()}

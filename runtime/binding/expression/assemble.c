@@ -134,6 +134,7 @@ int py_add_assemble(PyObject *module)
         {"BINDS_SIGN", NJ_BINDS_SIGN},
         {"BINDS_CALL", NJ_BINDS_CALL},
         {"EXPRESSION_LENGTH_MAX", NJ_EXPRESSION_LENGTH_MAX},
+        {"EXPRESSION_HEIGHT_MAX", NJ_EXPRESSION_HEIGHT_MAX},
         {"PROGRAM_LENGTH_MAX", NJ_PROGRAM_LENGTH_MAX},
         {NULL},
     };

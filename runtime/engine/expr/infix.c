@@ -7,9 +7,8 @@
 #include <string.h>
 
 enum {
-    HEIGHT_MAX = 64,
     /* an operation in parentheses takes two steps down and adds one level to the tree */
-    DEPTH_MAX = 2 * HEIGHT_MAX,
+    DEPTH_MAX = 2 * NJ_EXPRESSION_HEIGHT_MAX,
     INT_CHARS_MAX = 20,
     /* characters that one character of an expression becomes at most: "-" becomes "neg() ", a comma "next_pow2() " */
     GROWTH = 12,
@@ -212,7 +211,7 @@ static bool grow(parser *it, part *made, int height)
 {
     made->logic = 0;
     made->height = height + 1;
-    return made->height <= HEIGHT_MAX || fail(it, "more than 64 levels of operations");
+    return made->height <= NJ_EXPRESSION_HEIGHT_MAX || fail(it, "more than " NJ_SPELLED(NJ_EXPRESSION_HEIGHT_MAX) " levels of operations");
 }
 
 /* Takes a symbol that has to be there. */
@@ -407,7 +406,7 @@ static bool read_binary(parser *it, int binding, part *made)
 static bool read_expression(parser *it, int lowest, part *made)
 {
     if (++it->depth > DEPTH_MAX) {
-        return fail(it, "more than 64 levels of nesting");
+        return fail(it, "more than " NJ_SPELLED(NJ_EXPRESSION_HEIGHT_MAX) " levels of nesting");
     }
     if (!read_prefix(it, lowest, made)) {
         return false;

@@ -5,8 +5,9 @@
 #include "base/internal.h"
 #include "base/span.h"
 
-/* Characters of an expression: text can come from a bundle that nobody trusts yet. */
-enum { NJ_EXPRESSION_LENGTH_MAX = 4096 };
+/* Characters of an expression, and levels of its operations: text can come from a bundle that nobody trusts yet. */
+#define NJ_EXPRESSION_LENGTH_MAX 4096
+#define NJ_EXPRESSION_HEIGHT_MAX 64
 
 /* Why a text is no expression, and at which of its characters: of "unexpected" and "unknown function" that is which. */
 typedef struct {
