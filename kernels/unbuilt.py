@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from nojit.kernels.manifest_kernels import Entry, arch_for, blank_table, entry_of, table_of
 from nojit.runtime import _core
-from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.fallback.jit_configs import specialization_of
 from nojit.runtime.fallback.jit_functions import UnavailableError, function_of
 from nojit.runtime.frozen_record import Record
@@ -41,7 +40,8 @@ class Unbuilt(Kernel):
         self._base.know_param_types({param.name: () for param in params if not param.constexpr})
         self._tables: dict[Hashable, KernelTable] = {}
         super().__init__(str(entry.words["name"]), [cast("Holder", _Manifest(self._base))])
-        self._holders = ()
+        # no bundle serves any device
+        self._homes.holders = ()
 
     def __repr__(self) -> str:
         return f"Unbuilt({self.name!r})"
@@ -50,10 +50,6 @@ class Unbuilt(Kernel):
         """Return False: no bundle fits any device."""
         del device
         return False
-
-    def _holder_for(self, capability: int) -> NoReturn:
-        del capability
-        raise NoMatchingVariantError("no bundle at hand holds this kernel", where=f"kernel {self.name}")
 
     def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
         call = call_facts(facts, self._base, arch_for(self._entry, _core.device_capability(device)))

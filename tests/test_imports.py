@@ -112,7 +112,7 @@ RUNTIME: dict[str, set[str]] = {
     "expr": set(),
     "bundle": {"table"},
     "tuning": {"table", "expr"},
-    "launch": {"table", "types", "expr", "observe"},
+    "launch": {"table", "tuning", "types", "expr", "observe"},
     "explain": {"launch", "table", "types", "expr", "observe"},
     "discovery": {"bundle"},
     "trust": {"bundle", "discovery"},

@@ -60,7 +60,7 @@ def closest_holder(holders: tuple[Holder, ...], capability: int, kernel: str) ->
     """Return the holder whose images fit a device best.
 
     Args:
-        holders: of one kernel, at least one.
+        holders: of one kernel.
         capability: of the device, 90 for 9.0.
         kernel: its name, for errors.
 
@@ -70,6 +70,8 @@ def closest_holder(holders: tuple[Holder, ...], capability: int, kernel: str) ->
     best = best_holder(holders, capability)
     if best is not None:
         return best
+    if not holders:
+        raise NoMatchingVariantError("no bundle at hand holds this kernel", where=f"kernel {kernel}")
     device = spell_arch(capability)
     built = sorted(holders, key=lambda holder: holder.image_arch.number)
     raise NoMatchingVariantError(

@@ -44,7 +44,7 @@ class ServedKernel(Kernel):
     @property
     def bundle(self) -> str:
         """Ids of the bundles, separated by commas."""
-        return ",".join(holder.images.file.id for holder in self._holders)
+        return ",".join(holder.images.file.id for holder in self._homes.holders)
 
     def missed(self, what: str, *, got: str = "", device: int = -1) -> NoMatchingVariantError:
         """Count a call that nothing serves, and return its error."""
@@ -55,7 +55,7 @@ class ServedKernel(Kernel):
         """Return the options that select the variants of a config: its own, else the one that every recorded call passed."""
         options: dict[str, Value] = {}
         for name in self._origin.options:
-            built = [value for axis in self._at_hand[1].axes if axis.name == name for value in axis.values]
+            built = [value for axis in self._homes.first_table.axes if axis.name == name for value in axis.values]
             if name in config:
                 options[name] = config[name]
             elif len(built) == 1:
@@ -77,12 +77,12 @@ class ServedKernel(Kernel):
 
     def _plan_of(self, device: int, row: int) -> _core.Plan:
         if (device, row) not in self._plans:
-            holder, table = self._home(device)
+            holder, table = self._homes.of(device)
             if not holder.images.is_loaded(table, row, device):
                 warn_of_capture(f"kernel {self.name} is")
         plan = super()._plan_of(device, row)
         if plan.result is None:
-            plan.set_result(Compiled(self, plan, self._table(plan.payload[0])))
+            plan.set_result(Compiled(self, plan, self._homes.table(plan.payload[0])))
         return plan
 
     def _best(self, device: int, facts: Facts) -> int:

@@ -282,7 +282,7 @@ def watch(event, args):
 
 sys.addaudithook(watch)
 {use}
-print(opened, used.kernels if hasattr(used, "kernels") else used._holders[0].images.file.kernels)
+print(opened, used.kernels if hasattr(used, "kernels") else used._homes.holders[0].images.file.kernels)
 """
 USES = {
     "load": "from nojit import runtime\nused = runtime.load('acme')",

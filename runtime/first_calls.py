@@ -1,0 +1,185 @@
+"""The first call of a specialization: what the binding asks Python while it has no plan for a call.
+
+The engine selects and launches. Python makes specs and plans (`nojit.runtime.launch.plans`), words errors
+(`nojit.runtime.explain`), and hands calls that no variant serves to `nojit.runtime.fallback`.
+"""
+
+from __future__ import annotations
+
+from _thread import RLock
+from time import perf_counter_ns
+
+from nojit.runtime import _core
+from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError
+from nojit.runtime.launch.constexprs import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
+from nojit.runtime.launch.plans import grid_error, make_plan, read_row
+from nojit.runtime.observe.events import emit
+from nojit.runtime.table.table import MISSING
+from nojit.runtime.values import DType, FunctionRef
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
+
+    # imported on demand: calls without a variant are rare
+    from nojit.runtime.fallback.jit_call import JitFallback
+    from nojit.runtime.launch.bound_call import Facts
+    from nojit.runtime.launch.call_facts import CallFacts
+    from nojit.runtime.launch.holders import Holder
+    from nojit.runtime.launch.homes import Homes
+    from nojit.runtime.table.table import KernelTable
+    from nojit.runtime.values import Value
+
+    T = TypeVar("T")
+
+__all__ = ["FirstCalls"]
+
+
+class FirstCalls(_core.Dispatcher):
+    """The methods of a kernel that the binding calls, by name."""
+
+    def __init__(self, homes: Homes) -> None:
+        table = homes.first_table
+        self._homes = homes
+        self._params = table.params
+        self._options = _option_names(table)
+        self._ids = _core.Ids()
+        self._plans: dict[tuple[int, int], _core.Plan] = {}
+        self._fallback: JitFallback | None = None
+        # reentrant: a finalizer may launch while this thread holds the lock
+        self._lock = RLock()
+        params = [
+            (param.name, param.constexpr)
+            if param.constexpr or param.default is MISSING
+            else (param.name, param.constexpr, param.default)
+            for param in table.params
+        ]
+        try:
+            super().__init__(homes.kernel, tuple(params), self._options, self._ids)
+        except ValueError as error:
+            raise BundleError(str(error), where=homes.holders[0].where(homes.kernel)) from None
+
+    def _prepare(self, device: int) -> _core.Spec:
+        """Make the spec of a device that has none yet."""
+        holder, table = self._or_miss(device, lambda: self._homes.of(device))
+        ordering = self._homes.ordering(holder, table, device)
+        with self._lock:
+            return _core.Spec(
+                table.handle(), len(self._options), self._ids, holder.arch, ordering, holder.where(self.name)
+            )
+
+    def _refuse(self, device: int, facts: Facts) -> None:
+        """Say why no variant serves a call, or why the kernel can never take it."""
+        self._or_miss(device, lambda: self._best(device, facts))
+
+    def _best(self, device: int, facts: Facts) -> int:
+        from nojit.runtime.explain.explanation import best  # noqa: PLC0415 - the engine chooses
+
+        holder, table = self._homes.of(device)
+        call = self._call_facts(holder, facts)
+        # the reasons were given when the JIT ran the first call of this specialization
+        explained = self._fallback is None or not self._fallback.knows(call)
+        return best(table, call, self._homes.lookup(holder, table, device), explained=explained)
+
+    def _or_miss(self, device: int, choose: Callable[[], T]) -> T:
+        """Run a selection; if no variant matches, count the call as a miss."""
+        began_ns = perf_counter_ns()
+        try:
+            return choose()
+        except NoMatchingVariantError as error:
+            asked = [holder.images.file.id for holder in self._homes.running_on(_core.device_capability(device))]
+            emit("miss", began_ns, bundle=",".join(asked), kernel=self.name, device=device, detail=error.what)
+            raise
+
+    def _missed(
+        self, error: NoMatchingVariantError, device: int, facts: Facts, given: Mapping[str, Any], grid: Any
+    ) -> bool:
+        """Run a missed call through Triton's JIT if ``NOJIT_MISS`` allows it; return False to raise the error."""
+        from nojit.runtime.fallback.policy import policy  # noqa: PLC0415 - most calls are served
+
+        if policy() == "error":
+            return False
+        from nojit.runtime.fallback.jit_call import JitFallback, MissedCall  # noqa: PLC0415 - as above
+
+        with self._lock:
+            fallback = self._fallback = self._fallback or JitFallback()
+        fallback.take(error, MissedCall(device, given, grid), lambda: self._described(device, facts))
+        return True
+
+    def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
+        """Return the bundle, the variants and the facts that describe a missed call."""
+        holder = self._homes.nearest(_core.device_capability(device))
+        return holder.images.file.index.name, self._homes.table(holder), self._call_facts(holder, facts)
+
+    def _plan_of(self, device: int, row: int) -> _core.Plan:
+        """Return the plan of a row of a device's table; make it at the first call."""
+        holder, table = self._homes.of(device)
+        began_ns, known = perf_counter_ns(), True
+        with self._lock:
+            plan = self._plans.get((device, row))
+            if plan is None:
+                known = False
+                plan = self._plans[device, row] = self._plan(holder, table, row, device)
+        if not known:
+            id_of, bundle = lambda: table.variant_id(row), holder.images.file.id
+            emit("plan", began_ns, bundle=bundle, kernel=self.name, variant=id_of, device=device)
+        return plan
+
+    def _note_hints(self, plan: _core.Plan, hint_set: int, facts: Facts) -> None:
+        """Note the hints that a specialization misses, where a variant of its config has more than the one that serves it."""
+        from nojit.runtime.explain.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
+
+        holder, row = plan.payload
+        call = self._call_facts(holder, facts)
+        note(self._homes.table(holder), row, hint_set, call, bundle=holder.images.file.id, device=plan.device)
+
+    def _constexpr_value(self, value: Any, name: str) -> Value:
+        """Return what a bundle stores for a constexpr of a type that C does not know."""
+        return constexpr_value(value, name, self.name)
+
+    def _constexpr_key(self, value: Any) -> tuple[int, int]:
+        """Return the key of a constexpr whose type C does not know."""
+        try:
+            read = constexpr_value(value, "", self.name)
+        except ArgumentError:
+            # `_refuse` knows the constexpr's name and says so
+            return UNKNOWN
+        key = self._ids.find(read)
+        return UNKNOWN_CONSTANT if key == UNKNOWN and isinstance(read, str | DType | FunctionRef) else key
+
+    def _check_option(self, name: str, value: object) -> None:
+        """Refuse a keyword that the kernel does not have, unless it is an option of Triton with the built value."""
+        from nojit.runtime.explain.refusals import not_as_built, unexpected  # noqa: PLC0415 - as above
+        from nojit.runtime.launch_options import BUILT_WITH, is_as_built  # noqa: PLC0415 - most calls name what there is
+
+        if name not in BUILT_WITH:
+            what = unexpected(name, (*(param.name for param in self._params), *self._options, "stream", *BUILT_WITH))
+        elif is_as_built(name, value):
+            return
+        else:
+            what = not_as_built(name, value)
+        raise ArgumentError(what, where=f"kernel {self.name}", argument=name)
+
+    def _refuse_grid(self, plan: _core.Plan, dimension: int, facts: Facts) -> None:
+        holder, row = plan.payload
+        raise grid_error(self._homes.table(holder), row, dimension, self._call_facts(holder, facts))
+
+    def _call_facts(self, holder: Holder, facts: Facts) -> CallFacts:
+        from nojit.runtime.launch.bound_call import call_facts  # noqa: PLC0415 - the engine chooses
+
+        return call_facts(facts, self._homes.table(holder), holder.arch)
+
+    def _plan(self, holder: Holder, table: KernelTable, row: int, device: int) -> _core.Plan:
+        return make_plan(holder, table, row, device, self._read(holder, table, row))
+
+    def _read(self, holder: Holder, table: KernelTable, row: int) -> _core.Row:
+        return read_row(holder, table, row, arguments=len(self._params) + len(self._options), ids=self._ids)
+
+
+def _option_names(table: KernelTable) -> tuple[str, ...]:
+    """Return the names of all options of any config, in order of appearance."""
+    names: dict[str, object] = {}
+    for config in table.configs:
+        names.update(config.options)
+    return tuple(names)

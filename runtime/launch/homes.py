@@ -1,0 +1,165 @@
+"""The bundles of one kernel: which of them serves a device, its variants there, and their tuning."""
+
+from __future__ import annotations
+
+from nojit.runtime import _core
+from nojit.runtime.errors import ArgumentError, BundleError
+from nojit.runtime.launch.holders import Holder, best_holder, closest_holder
+from nojit.runtime.observe.events import log
+from nojit.runtime.target import parse_image_arch, spell_arch
+from nojit.runtime.wording import typed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nojit.runtime.table.table import KernelTable
+    from nojit.runtime.target import ImageArch
+    from nojit.runtime.tuning.lookup import Lookup, Ordering
+    from nojit.runtime.tuning.overrides import TuningSource
+
+__all__ = ["Homes"]
+
+
+class Homes:
+    """The bundles that hold a kernel. Each look-up for a device happens once.
+
+    Attributes:
+        kernel: the kernel's name.
+        holders: the bundle files that hold it, one for each arch.
+        at_hand: the holder that a first launch will probably read.
+        first_table: the variants there; those of all holders have the same params.
+    """
+
+    def __init__(
+        self,
+        kernel: str,
+        holders: Sequence[Holder],
+        overrides: Mapping[Holder, TuningSource] | None,
+        *,
+        batch_invariant: bool,
+    ) -> None:
+        self.kernel = kernel
+        self.holders = tuple(holders)
+        self.at_hand = holders[0] if len(holders) == 1 else _at_hand(holders)
+        self.first_table = self.at_hand.table(kernel)
+        self._overrides = dict(overrides or {})
+        self._batch_invariant = batch_invariant
+        self._found: dict[int, tuple[Holder, KernelTable]] = {}
+        self._lookups: dict[int | ImageArch, Lookup] = {}
+
+    def of(self, device: int) -> tuple[Holder, KernelTable]:
+        """Return the bundle for a device and its variants; found once."""
+        # checked every time: after a fork it raises, and a lock that was held in the parent is never released
+        capability = _core.device_capability(device)
+        home = self._found.get(device)
+        if home is None:
+            holder = self.holder_for(capability)
+            home = self._found[device] = (holder, self.table(holder))
+            for other in self.holders:
+                if other is not holder:
+                    fits = other.image_arch.runs_on(capability)
+                    reason = f"{holder} fits better" if fits else f"the device is {spell_arch(capability)}"
+                    log(10, f"passed over {other} kernel={self.kernel} device={device}: {reason}")
+        return home
+
+    def ordinal(self, device: int | None) -> int:
+        """Return a device's ordinal; for None, the current device's.
+
+        Raises:
+            ArgumentError: `device` is not an ordinal.
+        """
+        if device is None:
+            return _core.current_device()
+        # the driver refuses all other invalid ordinals
+        if type(device) is not int or not -(1 << 31) <= device < 1 << 31:
+            what = "expected the ordinal of a device, or None for the current one"
+            raise ArgumentError(what, got=typed(device), where=f"kernel {self.kernel}", argument="device")
+        return device
+
+    def holder_for(self, capability: int) -> Holder:
+        """Return the holder whose images fit a device best.
+
+        Raises:
+            NoMatchingVariantError: none runs there.
+        """
+        return closest_holder(self.holders, capability, self.kernel)
+
+    def capability(self, arch: str | None, device: int | None) -> int:
+        """Return the compute capability that `arch` names, or else that of a device; that of the only holder without either.
+
+        Raises:
+            ArgumentError: `arch` is no arch, or `device` no ordinal.
+        """
+        if arch is not None:
+            try:
+                # an image's arch, such as sm_90a, stands for its target
+                return parse_image_arch(str(arch)).number
+            except ValueError:
+                what = "expected an arch such as sm_90 or gfx942"
+                raise ArgumentError(what, got=repr(arch), where=f"kernel {self.kernel}", argument="arch") from None
+        if device is None and len(self.holders) == 1:
+            return self.holders[0].image_arch.number
+        return _core.device_capability(self.ordinal(device))
+
+    def table(self, holder: Holder) -> KernelTable:
+        """Return the variants of a holder.
+
+        Raises:
+            BundleError: their params differ from those of the other holders.
+        """
+        if holder is self.at_hand:
+            return self.first_table
+        table = holder.table(self.kernel)
+        if table.params != self.first_table.params:
+            raise BundleError(
+                f"expected kernel {self.kernel} to have the same params in every bundle; rebuild the bundles",
+                got=f"others in {holder}",
+                where=str(self.holders[0]),
+            )
+        return table
+
+    def lookup(self, holder: Holder, table: KernelTable, device: int | None) -> Lookup | None:
+        """Return the kernel's tuning for a device; without a device, for the first measured one."""
+        place = holder.image_arch if device is None else device
+        known, tuning = self._lookups.get(place), table.tuning
+        if known is not None or (tuning is None and not self._overrides and not self._batch_invariant):
+            return known
+        origins: Sequence[str] = [holder.images.file.path] * (len(tuning.tables) if tuning else 0)
+        if self._overrides and (override := self._overrides.get(holder)):
+            tuning, origins = override.tuning, override.origins
+        if self._batch_invariant:
+            from nojit.runtime.tuning.invariance import settled  # noqa: PLC0415 - seldom asked for
+
+            tuning = settled(tuning, table, spell_arch(holder.arch))
+            origins = origins or [holder.images.file.path]
+        if tuning is None:
+            return None
+        from nojit.runtime.tuning.lookup import lookup_of  # noqa: PLC0415 - the engine reads a bundle's own tables
+
+        return self._lookups.setdefault(place, lookup_of(tuning, table, origins, device))
+
+    def ordering(self, holder: Holder, table: KernelTable, device: int) -> Ordering | int | None:
+        """Return how the engine ranks the variants for a device: by the table's own tuning, by another one, or by none."""
+        if not self._overrides and not self._batch_invariant:
+            return device
+        lookup = self.lookup(holder, table, device)
+        return None if lookup is None or lookup.table is None else lookup.ordering(table)
+
+    def running_on(self, capability: int) -> list[Holder]:
+        """Return the holders with images that run on a device."""
+        return [holder for holder in self.holders if holder.image_arch.runs_on(capability)]
+
+    def nearest(self, capability: int) -> Holder:
+        """Return the holder whose images fit a device best; if none runs there, that of the nearest arch."""
+        if self.running_on(capability):
+            return self.holder_for(capability)
+        return min(self.holders, key=lambda holder: abs(holder.image_arch.number - capability))
+
+
+def _at_hand(holders: Sequence[Holder]) -> Holder:
+    """Return the holder that a first launch will probably read, so that only one is read; all have the same params."""
+    capability = _core.running_capability()
+    if not capability:
+        return holders[0]
+    return best_holder(holders, capability) or holders[0]
