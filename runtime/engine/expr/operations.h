@@ -36,12 +36,12 @@ static inline size_t nj_operands(uint8_t op)
 }
 
 /* Finds an operation by its word in postfix; NULL if that names none. */
-NJ_INTERNAL const nj_operation *nj_operation_of(nj_span word);
+const nj_operation *nj_operation_of(nj_span word);
 
 /* Finds a function by its name in an expression; NULL if it is none. */
-NJ_INTERNAL const nj_operation *nj_function_of(nj_span name);
+const nj_operation *nj_function_of(nj_span name);
 
 /* The word in postfix of an operation that has one. */
-NJ_INTERNAL const char *nj_word_of(nj_op op);
+const char *nj_word_of(nj_op op);
 
 #endif
