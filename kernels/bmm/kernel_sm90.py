@@ -102,7 +102,18 @@ def bmm_sm90_kernel(
     sizes = (batch, m_len, n_len, k_len, splits)
     epilogue = (input_ptr, m_len, n_len, stride_cz, stride_cm, stride_cn, alpha, beta, activation)
     steps_z = (a_step, b_step)
-    if BLOCK_M == 2 * OWNED:
+    if BLOCK_M == 3 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),
+                (_consume, (1, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),
+                (_consume, (2, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),
+                (produce, (maps, memory, barriers, sizes, steps_z, tile, trans)),
+            ],
+            [4, 4, 1],
+            [152, 152, 40],
+        )
+    elif BLOCK_M == 2 * OWNED:
         gl.warp_specialize(
             [
                 (_consume, (0, maps, memory, barriers, sizes, epilogue, tile, trans, PANEL, EPILOGUE)),

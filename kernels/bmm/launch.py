@@ -17,11 +17,11 @@ from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.gemm.checks import result_dtype
+from nojit.kernels.gemm.cost import Plan, plan_of
 from nojit.kernels.gemm.few import Few, few_of
 from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
-from nojit.kernels.gemm.parts import Parts, parts_of
-from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
-from nojit.kernels.gemm.waves import GROUP, Way, aligned, sums_shape, way_of
+from nojit.kernels.gemm.splits import TILE, copied_rows, padded_width, splits_of
+from nojit.kernels.gemm.waves import aligned, sums_shape
 from torch import Tensor
 
 __all__ = ["Prepared", "prepare"]
@@ -106,8 +106,8 @@ def prepare(
         finished: whether the product has an epilogue: a factor, a tensor to add or an activation.
         maps_run: returns whether the sm_90 kernel, which takes TMA descriptors, may run on a tensor's device; by
             default, it asks the device.
-        tuned: whether the launch is to be tuned: no operand is copied, programs do not share the last wave, and few rows
-            have no kernel of their own.
+        tuned: whether the launch is to be tuned: the bundle chooses the tile, no operand is copied, programs do not share
+            the last wave, and few rows have no kernel of their own.
     """
     batch = a.shape[0] if a.dim() == BATCHED else 1
     left, right = layout_of(a, batch), layout_of(b, batch)
@@ -127,19 +127,15 @@ def prepare(
     maps = _maps_of(left, right, result, a.element_size()) if fits and not is_unaligned(out) else None
     if maps is None:
         return replace(whole.pointed(), shape=shape, swapped=swapped)
-    if tuned:
+    plan = None if tuned or library.is_batch_invariant() else whole.plan(maps)
+    if plan is None:
         return replace(whole.mapped(maps), shape=shape, swapped=swapped)
-    parts = whole.parts(maps)
-    if parts is not None:
-        return replace(whole.mapped(maps, parts), shape=shape, swapped=swapped)
-    way = whole.way(maps)
     of_a, of_b, of_out = maps
-    copy = aligned(of_b) if way.is_copied else of_b
+    copy = aligned(of_b) if plan.is_copied else of_b
     described = (of_a, copy, of_out)
-    product = replace(
-        whole.shared(described) if way.is_shared else whole.mapped(described), shape=shape, swapped=swapped
-    )
-    return Padded(product, of_b, copy, swapped) if way.is_copied else product
+    product = whole.shared(described) if plan.is_shared else whole.mapped(described, plan)
+    product = replace(product, shape=shape, swapped=swapped)
+    return Padded(product, of_b, copy, swapped) if plan.is_copied else product
 
 
 def _maps_of(left: Layout, right: Layout, result: Layout, element_bytes: int) -> tuple[Mapped, Mapped, Mapped] | None:
@@ -180,11 +176,15 @@ class _Whole:
         """Number of SMs of the device."""
         return processors(self.a)
 
-    def way(self, maps: tuple[Mapped, Mapped, Mapped]) -> Way:
-        """Return how the sm_90 kernels run the product: as usual under batch invariance and with split-K."""
-        if library.is_batch_invariant() or self.splits > 1:
-            return Way(is_shared=False, is_copied=False)
-        return way_of(maps[:2], self.sizes, self.processors, may_share=not self.finished)
+    def copied_rows(self, of_a: Mapped) -> int:
+        """Return how many rows of the left operand a TMA copy takes."""
+        return copied_rows(self.sizes[1], whole=of_a.is_transposed)
+
+    def plan(self, maps: tuple[Mapped, Mapped, Mapped]) -> Plan | None:
+        """Return how the sm_90 kernels run the product; None if the bundle chooses the tile."""
+        return plan_of(
+            maps[:2], self.sizes, self.processors, copied_rows=self.copied_rows(maps[0]), finished=self.finished
+        )
 
     def shared(self, maps: tuple[Mapped, Mapped, Mapped]) -> Shared:
         """Return the launch arguments for the sm_90 kernel whose programs share the last wave; `maps` as for `mapped`."""
@@ -200,32 +200,30 @@ class _Whole:
             strides=self.result.strides[:2],
         )
 
-    def parts(self, maps: tuple[Mapped, Mapped, Mapped]) -> Parts | None:
-        """Return the split-K parts of a deep product of few large tiles; None if other ways are faster."""
-        return None if library.is_batch_invariant() else parts_of(maps[:2], self.sizes, self.processors)
-
-    def mapped(self, maps: tuple[Mapped, Mapped, Mapped], parts: Parts | None = None) -> Prepared:
+    def mapped(self, maps: tuple[Mapped, Mapped, Mapped], plan: Plan | None = None) -> Prepared:
         """Return the launch arguments for the sm_90 kernel.
 
         Args:
             maps: TMA descriptions of a, b and the result.
-            parts: split-K parts and their tile; None if the manifest chooses the tile.
+            plan: the tile and the parts of K; None if the bundle chooses the tile.
         """
         of_a, of_b, of_out = maps
-        rows, splits = self.sizes[1], self.splits if parts is None else parts.number
+        splits = 1 if plan is None else plan.parts
+        has_epilogue = self.finished and splits == 1
         of_out, panel = stored(of_out, self.a.element_size(), splits)
-        flags = {"TRANS_A": of_a.is_transposed, "TRANS_B": of_b.is_transposed}
         named = {
-            **flags,
+            "TRANS_A": of_a.is_transposed,
+            "TRANS_B": of_b.is_transposed,
             "PANEL": panel,
-            "EPILOGUE": self.finished and splits == 1,
-            "ROWS": copied_rows(rows, whole=of_a.is_transposed or library.is_batch_invariant()),
+            "EPILOGUE": has_epilogue,
+            "ROWS": TILE if plan is None else self.copied_rows(of_a),
         }
-        sizes = (*self.sizes, splits, of_a.step, of_b.step, self.processors)
         kernel = "bmm_sm90"
-        if parts is not None:
-            kernel = "bmm_parts_sm90"
-            named |= {"BLOCK_M": parts.rows, "BLOCK_N": parts.cols, "GROUP": GROUP}
+        # the bundle chooses the tile of a product with an epilogue: few have variants for it
+        if plan is not None and not has_epilogue:
+            kernel = "bmm_tiles_sm90"
+            named |= {"BLOCK_M": plan.rows, "BLOCK_N": plan.cols}
+        sizes = (*self.sizes, splits, of_a.step, of_b.step, self.processors)
         return self._prepared(kernel, (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
 
     def pointed(self) -> Prepared:

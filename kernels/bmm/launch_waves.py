@@ -10,7 +10,7 @@ import torch
 from nojit.kernels.bmm.product import Product
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.gemm.matrices import Mapped
-from nojit.kernels.gemm.waves import GROUP, TILE
+from nojit.kernels.gemm.waves import COLS, GROUP, ROWS
 from torch import Tensor
 
 __all__ = ["Shared"]
@@ -50,7 +50,7 @@ class Shared(Product):
         left, right = (b, a) if self.swapped else (a, b)
         sums = new_contiguous(caller, a, self.sums, torch.float32)
         of_a, of_b, of_out = self.maps
-        tile = {"BLOCK_M": TILE.rows, "BLOCK_N": TILE.cols, "GROUP": GROUP}
+        tile = {"BLOCK_M": ROWS, "BLOCK_N": COLS, "GROUP": GROUP}
         flags = {"TRANS_A": of_a.is_transposed, "TRANS_B": of_b.is_transposed}
         maps = (of_a.describe(left), of_b.describe(right), of_out.describe(result))
         rest = (*self.sizes, of_a.step, of_b.step, self.processors)

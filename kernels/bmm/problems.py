@@ -26,8 +26,8 @@ ROLES: Final[Mapping[str, Roles]] = {
     "bmm_sm90": Roles(
         ("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE", "ROWS")
     ),
-    "bmm_parts_sm90": Roles(
-        ("STAGES",), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE", "ROWS", "BLOCK_M", "BLOCK_N", "GROUP")
+    "bmm_tiles_sm90": Roles(
+        ("GROUP", "STAGES"), (), ("PANEL", "TRANS_A", "TRANS_B", "EPILOGUE", "ROWS", "BLOCK_M", "BLOCK_N")
     ),
     "bmm_pad": Roles(("ROWS", "COLS"), (), ()),
     "bmm_waves_sm90": Roles(("STAGES",), (), ("TRANS_A", "TRANS_B", "BLOCK_M", "BLOCK_N", "GROUP")),

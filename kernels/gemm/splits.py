@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["copied_rows", "padded_width", "splits_of"]
+__all__ = ["TILE", "copied_rows", "padded_width", "splits_of"]
 
 TILE: Final = 64
 """Rows and columns of the smallest tile."""

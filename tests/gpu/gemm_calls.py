@@ -11,8 +11,7 @@ from unittest import mock
 
 import torch
 from nojit.kernels.bmm import baddbmm, bmm, launch, op, reference
-from nojit.kernels.gemm.parts import Parts
-from nojit.kernels.gemm.waves import Way
+from nojit.kernels.gemm.cost import TILES, UNSPLIT, Plan
 from nojit.kernels.mm_plus_mm import launch as pair_prepared
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.mm_plus_mm import op as pair_op
@@ -57,8 +56,8 @@ class Case:
     """Whether the right operand is copied to rows that start on lines of memory."""
     few: bool = False
     """Whether the kernel of few rows may run."""
-    parts: Parts | None = None
-    """The parts of K with a large tile."""
+    plan: Plan | None = None
+    """The tile and the parts of K, if the caller names them."""
 
     @property
     def label(self) -> str:
@@ -69,7 +68,7 @@ class Case:
             "shared" if self.shared else "",
             "padded" if self.padded else "",
             "few" if self.few else "",
-            f"{self.parts.number} parts of {self.parts.cols} columns" if self.parts else "",
+            f"{self.plan.parts} parts, tiles of {self.plan.rows} x {self.plan.cols}" if self.plan else "",
             f"offset {self.offset}" if self.offset else "",
             self.activation if self.activation != "none" else "",
             "added" if self.added else "",
@@ -104,7 +103,7 @@ class Case:
             words = {"activation": self.activation}
             if self.added:
                 words |= {"beta": 0.5, "alpha": 0.25}
-            ways = {"shared": self.shared, "padded": self.padded, "few": self.few, "parts": self.parts}
+            ways = {"shared": self.shared, "padded": self.padded, "few": self.few, "plan": self.plan}
             with switched(self.tf32 and wide is None), prepared_anew(op, launch, self.maps, **ways):
                 if not gradients:
                     return (functions[self.added](*operands, **words),)  # type: ignore[operator]
@@ -194,17 +193,21 @@ def prepared_anew(
     shared: bool = False,
     padded: bool = False,
     few: bool = False,
-    parts: Parts | None = None,
+    plan: Plan | None = None,
 ) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
+
+    def plan_of(*_: object, finished: bool, **__: object) -> Plan | None:
+        own = shared or padded or finished
+        return plan or (Plan(64, 64, is_shared=shared and not finished, is_copied=padded) if own else None)
+
     with ExitStack() as stack:
         stack.callback(operator._MEMO.forget)
         operator._MEMO.forget()
         if not maps:
             stack.enter_context(mock.patch.object(preparing, "takes_maps", return_value=False))
         if preparing is launch:
-            stack.enter_context(mock.patch.object(launch, "way_of", return_value=Way(shared, padded)))
-            stack.enter_context(mock.patch.object(launch, "parts_of", return_value=parts))
+            stack.enter_context(mock.patch.object(launch, "plan_of", plan_of))
             if not few:
                 stack.enter_context(mock.patch.object(launch, "few_of", return_value=None))
         yield
@@ -234,6 +237,7 @@ def cases() -> Iterator[Case | PairCase]:
     yield from _bmm_cases()
     yield from _few_cases()
     yield from _shared_cases()
+    yield from _tile_cases()
     yield from _pair_cases()
 
 
@@ -281,21 +285,32 @@ def _few_cases() -> Iterator[Case]:
 
 
 def _shared_cases() -> Iterator[Case]:
-    """List products whose programs share the last wave, products of copies, and products in parts of K."""
+    """List products whose programs share the last wave, and products of copies."""
     for dtype, trans in itertools.product((torch.float16, torch.bfloat16), itertools.product((False, True), repeat=2)):
         yield Case(dtype, SHARED, trans, shared=True)
         yield Case(dtype, SHARED, trans, shared=True, padded=True)
         yield Case(dtype, WHOLE, trans, padded=True)
-    for dtype, trans, cols in itertools.product(
-        (torch.float16, torch.bfloat16), itertools.product((False, True), repeat=2), (128, 256)
-    ):
-        yield Case(dtype, (2, 136, 520, 2056), trans, parts=Parts(3, 128, cols))
-        yield Case(dtype, (1, 136, 264, 1032), trans, parts=Parts(2, 128, cols), activation="gelu", added=True)
     # few tiles and many steps, and the reverse
     yield Case(torch.bfloat16, (5, 200, 520, 4104), shared=True)
     yield Case(torch.bfloat16, (133, 136, 264, 72), shared=True)
     # an epilogue
     yield Case(torch.bfloat16, (3, 136, 264, 200), padded=True, activation="gelu", added=True)
+
+
+def _tile_cases() -> Iterator[Case]:
+    """List products with each tile, whole and in parts of K, also of few rows."""
+    dtypes = (torch.float16, torch.bfloat16)
+    for dtype, trans, tile in itertools.product(dtypes, itertools.product((False, True), repeat=2), TILES):
+        side = tile.rows, tile.cols
+        yield Case(dtype, (3, 392, 520, 1032), trans, plan=Plan(*side))
+        if side not in UNSPLIT:
+            yield Case(dtype, (2, 200, 520, 2056), trans, plan=Plan(*side, 3))
+    for dtype, rows, columns in itertools.product(dtypes, (9, 24), (False, True)):
+        for plan in (Plan(64, 64), Plan(64, 128), Plan(64, 256), Plan(64, 64, 2), Plan(64, 128, 3)):
+            yield Case(dtype, (1, rows, 520, 1032), (False, columns), plan=plan)
+    # an epilogue, and more tiles than programs
+    yield Case(torch.bfloat16, (1, 200, 264, 1032), plan=Plan(192, 128, 2), activation="gelu", added=True)
+    yield Case(torch.bfloat16, (5, 1000, 2056, 264), plan=Plan(192, 128))
 
 
 def gemm_calls() -> Iterator[Call]:

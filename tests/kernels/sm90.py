@@ -19,14 +19,14 @@ SHARED = ("kernel_functions.py", "gemm/kernel_sm90_tiles.py", "gemm/kernel_tiles
 SCALES = "gemm/kernel_sm90_scales.py"
 GROUPS = (SCALES, "gemm/kernel_groups.py", "gemm/kernel_sm90_groups.py")
 OWN = {
-    "bmm_parts_sm90": ("bmm/kernel_sm90.py",),
+    "bmm_tiles_sm90": ("bmm/kernel_sm90.py",),
     "grouped_mm_sm90": (*GROUPS, "grouped_mm/kernel_sm90.py"),
     "scaled_grouped_mm_sm90": (*GROUPS, "scaled_grouped_mm/kernel_sm90.py"),
     "grouped_mm_depth_sm90": ("gemm/kernel_groups.py", "grouped_mm/kernel_sm90_grad.py"),
     "scaled_mm_sm90": (SCALES, "scaled_mm/kernel_sm90.py"),
 }
 """The files of kernels that have several of their own, or whose file has another name."""
-FUNCTIONS = {"bmm_parts_sm90": "bmm_sm90_kernel"}
+FUNCTIONS = {"bmm_tiles_sm90": "bmm_sm90_kernel"}
 """The functions of kernels that share one."""
 BOXES = {"grouped_mm_sm90": 16, "scaled_grouped_mm_sm90": 16}
 """Rows of the left operand that are copied at once."""
@@ -55,7 +55,8 @@ def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., No
             argument(left, named.get("ROWS", BOXES.get(name, 64))),
             argument(right, chosen["BLOCK_N"] if name in WHOLE else 64),
         )
-        kernel(PROGRAMS, *maps, *map(argument, others), **named, **chosen)
+        # the tile is the caller's where it names one
+        kernel(PROGRAMS, *maps, *map(argument, others), **{**chosen, **named})
 
     return launch
 

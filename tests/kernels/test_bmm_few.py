@@ -90,13 +90,13 @@ def test_other_products_run_on_other_kernels():
     few = sm90.stored((3, 512), False), sm90.stored((512, 256), True)
     assert launched(*few) == ["bmm_few"]
     assert launched(*few, batch_invariant=True) == ["bmm_sm90"]
-    assert launched(sm90.stored((17, 512), False), few[1]) == ["bmm_sm90"]
-    assert launched(few[0], sm90.stored((512, 256), False)) == ["bmm_sm90"], "b by rows"
+    assert launched(sm90.stored((17, 512), False), few[1]) == ["bmm_tiles_sm90"]
+    assert launched(few[0], sm90.stored((512, 256), False)) == ["bmm_tiles_sm90"], "b by rows"
     assert launched(sm90.stored((3, 512), True), few[1]) == ["bmm"], "rows of a are not contiguous"
-    assert launched(sm90.stored((16, 512), True), few[1]) == ["bmm_sm90"], "rows of a are not contiguous"
+    assert launched(sm90.stored((16, 512), True), few[1]) == ["bmm_tiles_sm90"], "rows of a are not contiguous"
     assert launched(few[0].float(), few[1].float()) == ["bmm"]
     assert launched(sm90.stored((512 * 3 + 1,), False)[1:].view(3, 512), few[1]) == ["bmm"], "an address is not aligned"
-    assert launched(torch.stack([few[0]] * 2), torch.stack([few[1]] * 2)) == ["bmm_sm90"]
+    assert launched(torch.stack([few[0]] * 2), torch.stack([few[1]] * 2)) == ["bmm_tiles_sm90"]
 
 
 @pytest.mark.usefixtures("device")
@@ -106,6 +106,6 @@ def test_wide_and_deep_products_of_several_rows_run_on_other_kernels():
 
     assert kernel(1, 4096, 64) == "bmm_row"
     assert kernel(2, 16 * 132, 64) == "bmm_row"
-    assert kernel(2, 16 * 132 + 8, 64) == "bmm_sm90"
+    assert kernel(2, 16 * 132 + 8, 64) == "bmm_tiles_sm90"
     assert kernel(16, 64, 4096 + 4 * 64) == "bmm_few"
-    assert kernel(16, 64, 4096 + 4 * 64 + 8) == "bmm_sm90"
+    assert kernel(16, 64, 4096 + 4 * 64 + 8) == "bmm_tiles_sm90"

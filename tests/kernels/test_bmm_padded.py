@@ -12,7 +12,8 @@ from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.bmm import launch as launch_module
 from nojit.kernels.calls.tensor_maps import Described
-from nojit.kernels.gemm.waves import LINE, Way
+from nojit.kernels.gemm.cost import Plan
+from nojit.kernels.gemm.waves import LINE
 
 from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate
@@ -27,7 +28,7 @@ pitches: list[int] = []
 def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a device that takes maps, which copies every right operand."""
     sm90.pretend(monkeypatch, launch_module)
-    monkeypatch.setattr(launch_module, "way_of", lambda *_, **__: Way(is_shared=False, is_copied=True))
+    monkeypatch.setattr(launch_module, "plan_of", lambda *_, **__: Plan(128, 256, is_copied=True))
     asked.clear()
     pitches.clear()
 
@@ -52,7 +53,7 @@ def test_products(sizes, trans_a, trans_b):
     batch, m, n, k = sizes
     a, b = sm90.stored((batch, m, k), trans_a), sm90.stored((batch, k, n), trans_b)
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
-    assert asked == ["bmm_pad", "bmm_sm90"]
+    assert asked == ["bmm_pad", "bmm_tiles_sm90"]
     assert pitches[0] == (m if trans_a else k), "the left operand is used as it is"
     assert pitches[1] == -(-(k if trans_b else n) // LINE) * LINE
 
@@ -66,7 +67,7 @@ def test_cached_calls_and_an_epilogue():
     assert torch.equal(mm(a, b), result)
     exact = torch.relu(source.double() + a.double() @ b.double())
     assert_accurate(baddbmm(source, a[None], b[None], activation="relu")[0], exact, exact.bfloat16())
-    assert asked == ["bmm_pad", "bmm_sm90"] * 3
+    assert asked == [*["bmm_pad", "bmm_tiles_sm90"] * 2, "bmm_pad", "bmm_sm90"]
 
 
 @pytest.mark.usefixtures("device")
@@ -77,14 +78,12 @@ def test_a_shared_matrix_a_result_by_columns_and_rows_within_larger_ones():
     out = torch.full((2, 72, 136), float("nan")).bfloat16().mT
     assert bmm(a, b, out=out) is out
     assert_accurate(out, a.double() @ b.double(), a @ b)
-    assert asked == ["bmm_pad", "bmm_sm90"] * 2
+    assert asked == ["bmm_pad", "bmm_tiles_sm90"] * 2
 
 
 @pytest.mark.usefixtures("device")
-def test_split_k_and_batch_invariance_copy_nothing():
+def test_batch_invariance_copies_nothing():
     names: list[str] = []
-    with library.override(lambda name: lambda *_, **__: names.append(name)):
-        mm(sm90.stored((24, 2056), False), sm90.stored((2056, 64), True))
     with library.override(lambda name: lambda *_, **__: names.append(name), batch_invariant=True):
         mm(sm90.stored((128, 72), False), sm90.stored((72, 128), True))
-    assert names == ["bmm_sm90", "bmm_merge", "bmm_sm90"]
+    assert names == ["bmm_sm90"]

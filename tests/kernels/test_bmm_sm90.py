@@ -12,6 +12,8 @@ from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm, reference
 from nojit.kernels.bmm import launch as launch_module
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
+from nojit.kernels.gemm.cost import SMALL, Plan
+from nojit.kernels.gemm.splits import splits_of
 from torch import Tensor
 
 from tests.kernels import sm90
@@ -31,6 +33,14 @@ def provide(name: str):
     return sm90.noted(merge if name == "bmm_merge" else sm90.provide(name, lambda: chosen), name, asked)
 
 
+def plan_of(
+    _: object, sizes: tuple[int, int, int, int], processors: int, *, copied_rows: int, **__: object
+) -> Plan | None:
+    """Name the tile of the moment where rows or tiles are few; K has parts where tiles are few."""
+    plan = Plan(chosen["BLOCK_M"], chosen["BLOCK_N"], splits_of(*sizes, processors))
+    return plan if plan.parts > 1 or copied_rows < SMALL else None
+
+
 def merge(partial: Tensor, out: Tensor, source: Tensor, *numbers: Any) -> None:
     batch, rows, cols, _, _, activation, alpha, beta = numbers[:8]
     name = list(ACTIVATIONS)[activation]
@@ -44,6 +54,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     """Have a device of a few processors that takes maps."""
     sm90.pretend(monkeypatch, launch_module)
     monkeypatch.setattr(launch_module, "few_of", lambda *_: None)
+    monkeypatch.setattr(launch_module, "plan_of", plan_of)
     chosen.clear()
     chosen.update(request.param)
     asked.clear()
@@ -58,7 +69,7 @@ def test_products(sizes, trans_a, trans_b):
     a, b = sm90.stored((batch, m, k), trans_a), sm90.stored((batch, k, n), trans_b)
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
     assert_accurate(mm(a[0], b[0]), a[0].double() @ b[0].double(), a[0] @ b[0])
-    assert set(asked) <= {"bmm_sm90", "bmm_merge"}
+    assert set(asked) <= {"bmm_sm90", "bmm_tiles_sm90", "bmm_merge"}
 
 
 @pytest.mark.parametrize("depth", [72, 1096], ids=["whole", "in parts"])

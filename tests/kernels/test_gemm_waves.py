@@ -1,12 +1,13 @@
-"""How programs share a product's last wave: every step of K once, in slots that the second kernel adds up in order; and when."""
+"""How programs share a product's last wave: every step of K once, in slots that the second kernel adds up in order."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nojit.kernels.gemm.cost import LEAST_STEPS
 from nojit.kernels.gemm.matrices import Layout, mapped
-from nojit.kernels.gemm.waves import LEAST_STEPS, LINE, TILE, Way, aligned, sums_shape, way_of
+from nojit.kernels.gemm.waves import COLS, LINE, ROWS, aligned, sums_shape
 
 from tests.kernels.gluon_stub import load
 from tests.kernels.sm90 import KERNELS
@@ -88,46 +89,6 @@ def test_who_works(share, rest, workers):
     assert shared(share, LARGE, rest, 47)[2] == workers
 
 
-def way(batch: int, m: int, n: int, k: int, *, columns: bool = True, may_share: bool = True) -> Way:
-    """Choose the way of a product of contiguous operands."""
-    of_a = mapped(Layout((batch, m, k), (m * k, k, 1)), 2)
-    of_b = mapped(Layout((batch, k, n), (n * k, 1, k) if columns else (n * k, n, 1)), 2)
-    assert of_a is not None
-    assert of_b is not None
-    return way_of((of_a, of_b), (batch, m, n, k), LARGE, may_share=may_share)
-
-
-USUAL = Way(is_shared=False, is_copied=False)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "chosen"),
-    [
-        pytest.param((1, 3000, 3000, 3000), Way(is_shared=True, is_copied=True), id="141 us, then 103"),
-        pytest.param((1, 846, 4888, 4920), Way(is_shared=True, is_copied=False), id="128 us, then 98"),
-        pytest.param((1, 6460, 2592, 12680), Way(is_shared=True, is_copied=True), id="849 us, then 637"),
-        pytest.param((1, 1664, 2816, 12800), Way(is_shared=True, is_copied=False), id="aligned"),
-        pytest.param((1, 4096, 4096, 4096), USUAL, id="nearly whole waves"),
-        pytest.param((1, 8192, 8192, 64), USUAL, id="a tile takes less time than its sums"),
-        pytest.param((1, 128 * LARGE, 256, 8192), USUAL, id="whole waves"),
-        pytest.param((1, 128 * LARGE + 1, 256, 1 << 31), USUAL, id="steps that int32 cannot count"),
-        pytest.param((1, 384, 6480, 11016), USUAL, id="fewer tiles than programs"),
-        pytest.param((1, 1199, 728, 2872), USUAL, id="small"),
-        pytest.param((1, 128, 128, 8), USUAL, id="smallest"),
-    ],
-)
-def test_ways_that_were_faster_are_chosen(sizes, chosen):
-    assert way(*sizes) == chosen
-
-
-def test_what_may_not_be_shared_or_copied_is_not():
-    assert way(1, 3000, 3000, 3000, may_share=False) == Way(is_shared=False, is_copied=True)
-    of_a = mapped(Layout((1, 6000, 6004), (0, 6008, 1)), 2)
-    assert of_a is not None
-    # rows of 6,004 elements are no whole vectors
-    assert not way_of((of_a, of_a), (1, 6000, 6000, 6004), LARGE).is_copied
-
-
 @given(st.integers(1, 300), st.integers(1, 100))
 def test_rows_of_copies_start_on_lines(rows, vectors):
     of = mapped(Layout((2, rows, 8 * vectors), (rows * 8 * vectors, 8 * vectors, 1)), 2)
@@ -144,4 +105,4 @@ def test_rows_of_copies_start_on_lines(rows, vectors):
 def test_the_workspace_has_a_tile_for_each_slot(rows, cols, batch):
     slots, *sides = sums_shape(batch, rows, cols, LARGE)
     assert LARGE <= slots < 2 * LARGE
-    assert sides == [TILE.rows, TILE.cols]
+    assert sides == [ROWS, COLS]

@@ -136,7 +136,7 @@ UNTUNED = {
     "bmm_merge",
     "bmm_pad",
     "bmm_few",
-    "bmm_parts_sm90",
+    "bmm_tiles_sm90",
     "bmm_row",
     "bmm_waves_merge",
     "bmm_waves_sm90",

@@ -1,0 +1,207 @@
+"""How a 16-bit product runs on sm_90: its tile, its parts of K, whether programs share the last wave, whether b is copied.
+
+Each way has an estimated time, linear in coefficients of its tile; `plan_of` takes the way with the least. The coefficients are
+nanoseconds, fitted to 1,488 random products on an H200; `docs/gemm.md` has the result on 1,488 others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from nojit.kernels.gemm.matrices import Mapped
+from nojit.kernels.gemm.shapes import TUNED
+
+__all__ = ["Plan", "plan_of"]
+
+Sizes = tuple[int, int, int, int]
+"""(B, M, N, K)."""
+
+
+class Plan(NamedTuple):
+    """How a product runs."""
+
+    rows: int
+    """Rows of the tile."""
+    cols: int
+    """Columns of the tile."""
+    parts: int = 1
+    """Parts of K (split-K)."""
+    is_shared: bool = False
+    """Whether programs share the last wave (stream-K)."""
+    is_copied: bool = False
+    """Whether the right operand is copied to rows that start on lines of memory."""
+
+
+class Tile(NamedTuple):
+    """A tile, and the times of a product of such tiles."""
+
+    rows: int
+    cols: int
+    start: int
+    """Time of a product without tiles."""
+    wave: int
+    """Time of a wave without steps: pipeline fill and epilogue."""
+    step: int
+    """Time of a step of 64 of K."""
+    crowded: int
+    """Time that a step takes longer if all SMs are busy."""
+    left: int
+    """Time that rows of the left operand alone add to a step if they straddle sectors of memory."""
+    right: int
+    """Time that those of the right operand alone add."""
+    both: int
+    """Time that those of both operands add."""
+    memory: float
+    """Share of the time to move operands and result once that other work does not hide."""
+    few: int
+    """Time that a step saves if no row of the left operand is copied."""
+    second: int
+    """Time of the kernel that adds up the parts of K, or the sums of the last wave."""
+    part: int
+    """Time of each part."""
+    sums: float
+    """Time of each partial sum."""
+
+    def count(self, sizes: Sizes) -> int:
+        """Return the number of tiles of a product."""
+        batch, rows, cols, _ = sizes
+        return batch * -(-rows // self.rows) * -(-cols // self.cols)
+
+    def time(self, waves: int, steps: float, load: float, moved: float, straddles: tuple[bool, bool]) -> float:
+        """Return the time of a product in one launch.
+
+        Args:
+            waves: number of waves.
+            steps: steps of all waves.
+            load: share of the SMs that are busy.
+            moved: time to move operands and result.
+            straddles: whether rows of the left and the right operand straddle sectors.
+        """
+        left, right = straddles
+        uneven = self.both if left and right else self.left if left else self.right if right else 0
+        step = self.step + self.crowded * load + uneven
+        return self.start + waves * self.wave + steps * step + self.memory * moved
+
+
+TILES: Final = (
+    Tile(64, 64, 2897, 743, 84, 91, 32, 30, 60, 0.26, 62, 1391, 169, 0.00844),
+    Tile(64, 128, 2226, 1205, 114, 139, 36, 85, 114, 0.33, 53, 1421, 287, 0.00323),
+    Tile(64, 256, 2722, 1713, 190, 262, 3, 130, 167, 0.36, 9, 1420, 226, 0.00258),
+    Tile(128, 64, 3276, 693, 110, 151, 102, 34, 140, 0.44, 0, 1379, 368, 0.00185),
+    Tile(128, 128, 3564, 1196, 182, 180, 90, 78, 166, 0.35, 0, 911, 332, 0.00226),
+    Tile(128, 256, 4260, 2257, 412, 212, 2, 132, 174, 0.26, 0, 254, 461, 0.00209),
+    Tile(192, 128, 3843, 1928, 256, 258, 59, 62, 163, 0.20, 0, 2048, 156, 0.00196),
+)
+"""The tiles of `bmm_tiles_sm90`."""
+SHARED: Final = Tile(128, 256, 49, 2174, 692, 0, 5, 96, 192, 0.06, 0, 0, 106, 0.0)
+"""The tile of `bmm_waves_sm90`; `part` is the time of a tile's sums."""
+MEASURED: Final = frozenset((shape.batch, shape.m, shape.n, shape.k) for shape in TUNED)
+"""Products that the tuned table of `bmm_sm90` has measured."""
+PLAIN: Final = frozenset(Plan(tile.rows, tile.cols) for tile in TILES if tile.rows <= 128)
+"""Ways with each tile of that table."""
+FINISHED: Final = {(64, 64), (128, 128)}
+"""Tiles whose kernels apply an epilogue."""
+FINISHED_FEW: Final = {(64, 64), (64, 128)}
+"""Those for few rows."""
+UNSPLIT: Final = {(128, 64)}
+"""Tiles without kernels for parts of K."""
+SPLIT_FEW: Final = {(64, 64), (64, 128)}
+"""Tiles with such kernels for few rows."""
+SMALL: Final = 64
+"""Rows of the smallest tile, and of a box of the left operand unless it has few."""
+PARTS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
+STEP: Final = 64
+LEAST_DEPTH: Final = 192
+"""The least K of a part."""
+MOST_SUMS: Final = 1 << 25
+MOST_WAVES: Final = 2.5
+"""K is divided only if the parts of all tiles run in so many waves."""
+LEAST_STEPS: Final = 6
+"""A program computes at least so many steps of a shared last wave."""
+MOST_STEPS: Final = 1 << 31
+"""The steps of all tiles of the last wave must be fewer."""
+MOST_ROWS: Final = 1 << 30
+"""An operand with more rows is not copied."""
+COPY_NS: Final = 3257
+"""Time of the launch of a copy."""
+COPIED_PER_NS: Final = 2143
+"""Rate at which an operand is copied, in bytes."""
+BYTES_PER_NS: Final = 4300
+ELEMENT_BYTES: Final = 2
+SECTOR: Final = 16
+"""Elements of a sector of memory."""
+VECTOR: Final = 8
+
+
+def plan_of(
+    maps: tuple[Mapped, Mapped], sizes: Sizes, processors: int, *, copied_rows: int = SMALL, finished: bool = False
+) -> Plan | None:
+    """Choose how a product runs; return None if the tuned table has measured which tile is fastest.
+
+    Args:
+        maps: TMA descriptions of the left and the right operand.
+        sizes: (B, M, N, K).
+        processors: number of SMs.
+        copied_rows: rows of a box of the left operand.
+        finished: whether the product has an epilogue.
+    """
+    left, right = (bool(of.strides[2] % SECTOR) for of in maps)
+    best = min(_times(sizes, processors, (left, right), copied_rows, finished=finished))
+    if sizes in MEASURED and best[1] in PLAIN and copied_rows == SMALL and not maps[0].is_transposed and not finished:
+        return None
+    _, matrices, height, width = maps[1].shape
+    if not right or width % VECTOR or matrices * height > MOST_ROWS:
+        return best[1]
+    even = min(_times(sizes, processors, (left, False), copied_rows, finished=finished, splits=False))
+    copy = COPY_NS + matrices * height * width * ELEMENT_BYTES / COPIED_PER_NS
+    return even[1]._replace(is_copied=True) if even[0] + copy < best[0] else best[1]
+
+
+def _times(
+    sizes: Sizes,
+    processors: int,
+    straddles: tuple[bool, bool],
+    copied_rows: int,
+    *,
+    finished: bool,
+    splits: bool = True,
+) -> Iterator[tuple[float, Plan]]:
+    """List the ways in which a product can run, with their times; `splits` allows parts of K."""
+    batch, rows, cols, depth = sizes
+    few, steps = copied_rows < SMALL, -(-depth // STEP)
+    whole = (FINISHED_FEW if few else FINISHED) if finished else None
+    moved = ELEMENT_BYTES * batch * (rows * depth + depth * cols + rows * cols) / BYTES_PER_NS
+    for tile in TILES:
+        side = tile.rows, tile.cols
+        if rows <= SMALL < tile.rows:
+            continue
+        tiles = tile.count(sizes)
+        saved = tile.few * (SMALL - copied_rows) / SMALL
+
+        def time(count: int, tile: Tile = tile, tiles: int = tiles, saved: float = saved) -> float:
+            waves = -(-tiles * count // processors)
+            done = waves * -(-steps // count)
+            return tile.time(waves, done, min(tiles * count / processors, 1), moved, straddles) - saved * done
+
+        if whole is None or side in whole:
+            yield time(1), Plan(*side)
+        if not splits or side in UNSPLIT or (few and side not in SPLIT_FEW):
+            continue
+        for count in PARTS:
+            sums = count * batch * rows * cols
+            if depth < LEAST_DEPTH * count or sums > MOST_SUMS or tiles * count > MOST_WAVES * processors:
+                break
+            yield time(count) + tile.second + count * tile.part + sums * tile.sums, Plan(*side, count)
+    if not finished and (shared := _shared(sizes, processors, moved, straddles)) is not None:
+        yield shared, Plan(SHARED.rows, SHARED.cols, is_shared=True)
+
+
+def _shared(sizes: Sizes, processors: int, moved: float, straddles: tuple[bool, bool]) -> float | None:
+    """Return the time of a product whose programs share the last wave, or None unless it follows a whole one."""
+    waves, rest = divmod(SHARED.count(sizes), processors)
+    steps = -(-sizes[3] // STEP)
+    if not waves or not rest or steps * processors >= MOST_STEPS:
+        return None
+    done = waves * steps + max(rest * steps / processors, LEAST_STEPS)
+    return SHARED.time(waves, done, 1, moved, straddles) + SHARED.second + SHARED.part * (processors + rest)
