@@ -398,8 +398,9 @@ typedef struct nj_options {
      * Default: libzstd.so.1. */
     int (*decompress)(void *user, const void *frame, size_t frame_bytes, void *raw, size_t raw_bytes);
 
-    /* Allocates scratch memory for one launch, in the order of `stream`. Returns 0 and sets `*address` to a multiple of `align`; else the
-     * launch fails with NJ_ERROR_DRIVER. `release` frees it in the order of `stream` once the launch is enqueued. Set both or neither.
+    /* Allocates scratch memory for one launch, in the order of `stream`. Returns 0 and sets `*address` to a multiple of `align`. If it
+     * returns another number, the launch fails with NJ_ERROR_DRIVER; with another address, it fails with NJ_ERROR_ARGUMENT. `release`
+     * frees it in the order of `stream` once the launch is enqueued. Set both or neither.
      * Default: cuMemAllocAsync and cuMemFreeAsync, or HIP's. */
     int (*allocate)(void *user, size_t bytes, size_t align, int device, nj_stream stream, uint64_t *address);
     void (*release)(void *user, uint64_t address, int device, nj_stream stream);
