@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import shutil
@@ -22,6 +21,7 @@ from nojit.runtime.errors import BundleError, BundleTrustError, KernelNotFoundEr
 from nojit.runtime.trust.envelope import signed_path
 
 from tests.support.bundles import Parts, kernel, target
+from tests.support.open_files import open_files
 from tests.support.signing import Signer, envelope, make_statement
 from tests.support.wheels import put_provider
 
@@ -401,15 +401,6 @@ def test_on_a_read_only_mount_nobody_can_write_whatever_the_mode(
     # what leads there still counts
     tmp_path.chmod(0o777)
     assert f"chmod go-w {tmp_path}" in str(refused("policy", lambda: loader.load(bundle)))
-
-
-def open_files(folder: Path) -> list[str]:
-    """List what is open below a folder: other threads, and what other tests left, open and close files as well."""
-    found = []
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            found.append(str(descriptor.readlink()))
-    return sorted(path for path in found if path.startswith(f"{folder}/"))
 
 
 def test_what_is_refused_stays_open_nowhere(

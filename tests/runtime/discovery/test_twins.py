@@ -12,8 +12,8 @@ from nojit.runtime.discovery.twins import twin_inputs
 from nojit.runtime.errors import BundleError, BundleTrustError
 
 from tests.fakecuda import FakeCuda
-from tests.runtime.test_loader import open_files
 from tests.support.bundles import Parts, SyntheticKernel, kernel, make_bundle, target
+from tests.support.open_files import open_files
 
 ADD = kernel("add", {"n": "i32"})
 ONE, TWO = "1" * 64, "2" * 64
@@ -112,10 +112,9 @@ def test_a_place_without_twins_is_refused(
     elif content == "file":
         place.write_bytes(b"no bundle")
     monkeypatch.setenv("NOJIT_DEBUG_INFO", str(place))
-    before = open_files()
     with pytest.raises(BundleError, match=rf"got [^\[]* - at .*{place}(;|$)"):
         loader.load(bundle)
-    assert open_files() == before
+    assert open_files(tmp_path) == []
 
 
 @pytest.mark.parametrize("place", ["a.nojit/none", "debug"])
@@ -124,21 +123,19 @@ def test_a_twin_that_cannot_be_opened_is_named(
 ) -> None:
     (twin.parent / "z.nojit").symlink_to("none")
     monkeypatch.setenv("NOJIT_DEBUG_INFO", str(bundle.parent / place))
-    before = open_files()
     with pytest.raises(
         BundleError,
         match=r"expected the file of a debug twin: nojit build --debug-info=twin, got N[^\[]* - at NOJIT_DEBUG_INFO: .*/(none|z\.nojit)$",
     ):
         loader.load(bundle)
-    assert open_files() == before
+    assert open_files(bundle.parent) == []
 
 
 def test_nothing_stays_open_but_what_is_used(bundle: Path, twin: Path) -> None:
-    before = open_files()
     opened = loader.load(bundle)
-    assert open_files() == before + 1
+    assert open_files(bundle.parent) == [str(twin)]
     opened.close()
-    assert open_files() == before
+    assert open_files(bundle.parent) == []
 
 
 def test_a_twin_is_trusted_by_its_own_statement(bundle: Path, twin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
