@@ -430,8 +430,10 @@ class CKernel:
 class CBundle:
     """An `nj_bundle`."""
 
-    def __init__(self, api: CApi, handle: int) -> None:
+    def __init__(self, api: CApi, handle: int, options: Options | None = None) -> None:
         self._api, self.handle = api, ctypes.c_void_p(handle)
+        # the bundle calls its callbacks for as long as it lives
+        self._options = options
 
     def about(self) -> BundleInfo:
         return self._api.fill("nj_bundle_about", self.handle, BundleInfo)
@@ -519,7 +521,7 @@ class CApi:
         handle = self.library.nj_bundle_open(os.fspath(path).encode(), given, ctypes.byref(error))
         if not handle:
             raise CError(error, "nj_bundle_open")
-        return CBundle(self, handle)
+        return CBundle(self, handle, options)
 
     def open_memory(self, data: bytes, options: Options | None = None) -> CBundle:
         """Open bytes, which the caller keeps."""
@@ -528,4 +530,4 @@ class CApi:
         handle = self.library.nj_bundle_open_memory(data, ctypes.c_size_t(len(data)), given, ctypes.byref(error))
         if not handle:
             raise CError(error, "nj_bundle_open_memory")
-        return CBundle(self, handle)
+        return CBundle(self, handle, options)
