@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.attention.kernel_options import OPTIONS, check_torchs_options
+from nojit.kernels.attention.options import OPTIONS, check_torchs_options
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums
 from nojit.kernels.block_mask.masks import BlockMask, hides_nothing, memo_of, tables_of
 from nojit.kernels.block_mask.tables import MaskTables

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels.attention.checks import check_gradients
-from nojit.kernels.attention.kernel_options import OPTIONS
+from nojit.kernels.attention.options import OPTIONS
 from nojit.kernels.attention.outputs import allocate_gradients, allocate_output, allocate_sums
 from nojit.kernels.block_mask.tables import rebuilt_tables
 from nojit.kernels.calls.registration import define

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.attention.checks import Window, window_sides
-from nojit.kernels.attention.kernel_options import check_options
+from nojit.kernels.attention.options import check_options
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums, with_sums
 from nojit.kernels.block_mask.masks import BlockMask, tables_of
 from nojit.kernels.calls.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
