@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 
 from nojit.kernels.gemm.matrices import Mapped
 from nojit.kernels.gemm.shapes import TUNED
+from nojit.kernels.gemm.splits import TILE
+from nojit.kernels.gemm.waves import COLS, ROWS
 
 __all__ = ["Plan", "plan_of"]
 
@@ -94,7 +96,7 @@ TILES: Final = (
     Tile(192, 128, 3843, 1928, 256, 258, 59, 62, 163, 0.20, 0, 2048, 156, 0.00196),
 )
 """The tiles of `bmm_tiles_sm90`."""
-SHARED: Final = Tile(128, 256, 49, 2174, 692, 0, 5, 96, 192, 0.06, 0, 0, 106, 0.0)
+SHARED: Final = Tile(ROWS, COLS, 49, 2174, 692, 0, 5, 96, 192, 0.06, 0, 0, 106, 0.0)
 """The tile of `bmm_waves_sm90`; `part` is the time of a tile's sums."""
 MEASURED: Final = frozenset((shape.batch, shape.m, shape.n, shape.k) for shape in TUNED)
 """Products that the tuned table of `bmm_sm90` has measured."""
@@ -108,8 +110,6 @@ UNSPLIT: Final = {(128, 64)}
 """Tiles without kernels for parts of K."""
 SPLIT_FEW: Final = {(64, 64), (64, 128)}
 """Tiles with such kernels for few rows."""
-SMALL: Final = 64
-"""Rows of the smallest tile, and of a box of the left operand unless it has few."""
 PARTS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 STEP: Final = 64
 LEAST_DEPTH: Final = 192
@@ -135,7 +135,7 @@ VECTOR: Final = 8
 
 
 def plan_of(
-    maps: tuple[Mapped, Mapped], sizes: Sizes, processors: int, *, copied_rows: int = SMALL, finished: bool = False
+    maps: tuple[Mapped, Mapped], sizes: Sizes, processors: int, *, copied_rows: int = TILE, finished: bool = False
 ) -> Plan | None:
     """Choose how a product runs; return None if the tuned table has measured which tile is fastest.
 
@@ -146,62 +146,90 @@ def plan_of(
         copied_rows: rows of a box of the left operand.
         finished: whether the product has an epilogue.
     """
+    batch, rows, cols, depth = sizes
+    moved = ELEMENT_BYTES * batch * (rows * depth + depth * cols + rows * cols) / BYTES_PER_NS
     left, right = (bool(of.strides[2] % SECTOR) for of in maps)
-    best = min(_times(sizes, processors, (left, right), copied_rows, finished=finished))
-    if sizes in MEASURED and best[1] in PLAIN and copied_rows == SMALL and not maps[0].is_transposed and not finished:
+    work = _Work(sizes, processors, -(-depth // STEP), moved, (left, right), copied_rows)
+    best = min(work.ways(finished=finished))
+    if sizes in MEASURED and best[1] in PLAIN and copied_rows == TILE and not maps[0].is_transposed and not finished:
         return None
     _, matrices, height, width = maps[1].shape
     if not right or width % VECTOR or matrices * height > MOST_ROWS:
         return best[1]
-    even = min(_times(sizes, processors, (left, False), copied_rows, finished=finished, splits=False))
+    even = min(work._replace(straddles=(left, False)).ways(finished=finished, splits=False))
     copy = COPY_NS + matrices * height * width * ELEMENT_BYTES / COPIED_PER_NS
     return even[1]._replace(is_copied=True) if even[0] + copy < best[0] else best[1]
 
 
-def _times(
-    sizes: Sizes,
-    processors: int,
-    straddles: tuple[bool, bool],
-    copied_rows: int,
-    *,
-    finished: bool,
-    splits: bool = True,
-) -> Iterator[tuple[float, Plan]]:
-    """List the ways in which a product can run, with their times; `splits` allows parts of K."""
-    batch, rows, cols, depth = sizes
-    few, steps = copied_rows < SMALL, -(-depth // STEP)
-    whole = (FINISHED_FEW if few else FINISHED) if finished else None
-    moved = ELEMENT_BYTES * batch * (rows * depth + depth * cols + rows * cols) / BYTES_PER_NS
-    for tile in TILES:
-        side = tile.rows, tile.cols
-        if rows <= SMALL < tile.rows:
-            continue
-        tiles = tile.count(sizes)
-        saved = tile.few * (SMALL - copied_rows) / SMALL
+class _Work(NamedTuple):
+    """A product, as the estimates of its ways see it."""
 
-        def time(count: int, tile: Tile = tile, tiles: int = tiles, saved: float = saved) -> float:
-            waves = -(-tiles * count // processors)
-            done = waves * -(-steps // count)
-            return tile.time(waves, done, min(tiles * count / processors, 1), moved, straddles) - saved * done
+    sizes: Sizes
+    processors: int
+    steps: int
+    """Steps of K."""
+    moved: float
+    """Time to move operands and result."""
+    straddles: tuple[bool, bool]
+    """Whether rows of the left and the right operand straddle sectors."""
+    copied_rows: int
+    """Rows of a box of the left operand."""
 
-        if whole is None or side in whole:
-            yield time(1), Plan(*side)
-        if not splits or side in UNSPLIT or (few and side not in SPLIT_FEW):
-            continue
-        for count in PARTS:
-            sums = count * batch * rows * cols
-            if depth < LEAST_DEPTH * count or sums > MOST_SUMS or tiles * count > MOST_WAVES * processors:
-                break
-            yield time(count) + tile.second + count * tile.part + sums * tile.sums, Plan(*side, count)
-    if not finished and (shared := _shared(sizes, processors, moved, straddles)) is not None:
-        yield shared, Plan(SHARED.rows, SHARED.cols, is_shared=True)
+    def ways(self, *, finished: bool, splits: bool = True) -> Iterator[tuple[float, Plan]]:
+        """List the ways in which the product can run, with their times.
 
+        Args:
+            finished: whether it has an epilogue.
+            splits: whether K may be divided.
+        """
+        few = self.copied_rows < TILE
+        whole = (FINISHED_FEW if few else FINISHED) if finished else None
+        for tile in TILES:
+            side = tile.rows, tile.cols
+            if self.sizes[1] <= TILE < tile.rows:
+                continue
+            if whole is None or side in whole:
+                yield self.time(tile), Plan(*side)
+            if splits and side not in UNSPLIT and (not few or side in SPLIT_FEW):
+                for parts in PARTS:
+                    if not self.can_divide(tile, parts):
+                        break
+                    yield self.time_in_parts(tile, parts), Plan(*side, parts)
+        if not finished and self.can_share():
+            yield self.time_shared(), Plan(SHARED.rows, SHARED.cols, is_shared=True)
 
-def _shared(sizes: Sizes, processors: int, moved: float, straddles: tuple[bool, bool]) -> float | None:
-    """Return the time of a product whose programs share the last wave, or None unless it follows a whole one."""
-    waves, rest = divmod(SHARED.count(sizes), processors)
-    steps = -(-sizes[3] // STEP)
-    if not waves or not rest or steps * processors >= MOST_STEPS:
-        return None
-    done = waves * steps + max(rest * steps / processors, LEAST_STEPS)
-    return SHARED.time(waves, done, 1, moved, straddles) + SHARED.second + SHARED.part * (processors + rest)
+    def time(self, tile: Tile, parts: int = 1) -> float:
+        """Return the time of a launch with a tile, which computes all parts of K."""
+        count = tile.count(self.sizes) * parts
+        waves = -(-count // self.processors)
+        done = waves * -(-self.steps // parts)
+        saved = tile.few * (TILE - self.copied_rows) / TILE
+        load = min(count / self.processors, 1)
+        return tile.time(waves, done, load, self.moved, self.straddles) - saved * done
+
+    def can_divide(self, tile: Tile, parts: int) -> bool:
+        """Return whether K may be divided: each part stays deep, and the sums and waves few."""
+        batch, rows, cols, depth = self.sizes
+        count = tile.count(self.sizes) * parts
+        return (
+            depth >= LEAST_DEPTH * parts
+            and parts * batch * rows * cols <= MOST_SUMS
+            and count <= MOST_WAVES * self.processors
+        )
+
+    def time_in_parts(self, tile: Tile, parts: int) -> float:
+        """Return the time of a product whose K is divided."""
+        batch, rows, cols, _ = self.sizes
+        return self.time(tile, parts) + tile.second + parts * tile.part + parts * batch * rows * cols * tile.sums
+
+    def can_share(self) -> bool:
+        """Return whether programs can share the last wave: it follows a whole one."""
+        waves, rest = divmod(SHARED.count(self.sizes), self.processors)
+        return waves > 0 and rest > 0 and self.steps * self.processors < MOST_STEPS
+
+    def time_shared(self) -> float:
+        """Return the time of a product whose programs share the last wave."""
+        waves, rest = divmod(SHARED.count(self.sizes), self.processors)
+        done = waves * self.steps + max(rest * self.steps / self.processors, LEAST_STEPS)
+        sums = SHARED.second + SHARED.part * (self.processors + rest)
+        return SHARED.time(waves, done, 1, self.moved, self.straddles) + sums

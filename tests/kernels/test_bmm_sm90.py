@@ -12,8 +12,8 @@ from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm, reference
 from nojit.kernels.bmm import launch as launch_module
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
-from nojit.kernels.gemm.cost import SMALL, Plan
-from nojit.kernels.gemm.splits import splits_of
+from nojit.kernels.gemm.cost import Plan
+from nojit.kernels.gemm.splits import TILE, splits_of
 from torch import Tensor
 
 from tests.kernels import sm90
@@ -38,7 +38,7 @@ def plan_of(
 ) -> Plan | None:
     """Name the tile of the moment where rows or tiles are few; K has parts where tiles are few."""
     plan = Plan(chosen["BLOCK_M"], chosen["BLOCK_N"], splits_of(*sizes, processors))
-    return plan if plan.parts > 1 or copied_rows < SMALL else None
+    return plan if plan.parts > 1 or copied_rows < TILE else None
 
 
 def merge(partial: Tensor, out: Tensor, source: Tensor, *numbers: Any) -> None:
