@@ -75,7 +75,7 @@ static PyObject *entry_of(PyObject *interface, PyObject *name)
     return value;
 }
 
-/* Whether a shape says that there are elements. */
+/* Returns whether a shape has no 0, so that the tensor has elements; false for what is no tuple. */
 static bool has_elements(PyObject *shape)
 {
     bool some = shape != NULL && PyTuple_Check(shape);

@@ -14,7 +14,7 @@
 /* What a tensor without an exchange API of its own says of streams. */
 typedef enum {
     PY_OF_TORCH = 1,    /* torch made it, or what it wraps: torch's current stream counts */
-    PY_SAYS_STREAM = 2, /* it names its stream, or says that there is none to wait for */
+    PY_SAYS_STREAM = 2, /* its interface has an entry for the stream: a handle, or None if the data is ready */
 } py_origin;
 
 typedef struct {

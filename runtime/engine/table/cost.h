@@ -10,7 +10,8 @@
 /* How many configs of a block may have a cost. */
 #define NJ_COSTS_MAX 63
 
-/* Reads the number of a key from a word of a cost: `key7`. False if a word is none of `key_count`. */
+/* Reads the number of a tuning key from its name in an expression of a cost, such as 7 from `key7`. Returns false for any other
+ * word, and for a number that is not below `key_count`. */
 bool nj_cost_key(nj_span word, uint32_t key_count, uint32_t *key);
 
 /* Whether an expression in postfix is a number, over `key0` and on, as many as there are keys, and `multiprocessors`. */
