@@ -125,7 +125,7 @@ class LocalCompiler:
 
     def __init__(self) -> None:
         from nojit.aot.compile.sources.captured import Captured
-        from nojit.runtime.strict_json import canonical_json
+        from nojit.runtime.base.strict_json import canonical_json
 
         self._captured = Captured("0" * 64, (), (("0" * 64, canonical_json(CLOSURE)),), ())
 

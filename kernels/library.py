@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from nojit.runtime.base.wording import told
 from nojit.runtime.errors import BundleError, KernelNotFoundError
-from nojit.runtime.wording import told
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle.file import Accept, BundleFile

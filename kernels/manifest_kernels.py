@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.call_facts import CallFacts
 from nojit.runtime.table.table import Axis, Case, Config, Derived, KernelTable, Missing, Param
 from nojit.runtime.target import arch_number

@@ -150,8 +150,8 @@ class FirstCalls(_core.Dispatcher):
 
     def _check_option(self, name: str, value: object) -> None:
         """Refuse a keyword that the kernel does not have, unless it is an option of Triton with the built value."""
+        from nojit.runtime.base.launch_options import BUILT_WITH, is_as_built  # noqa: PLC0415 - most calls name what there is
         from nojit.runtime.explain.refusals import not_as_built, unexpected  # noqa: PLC0415 - as above
-        from nojit.runtime.launch_options import BUILT_WITH, is_as_built  # noqa: PLC0415 - most calls name what there is
 
         if name not in BUILT_WITH:
             what = unexpected(name, (*(param.name for param in self._params), *self._options, "stream", *BUILT_WITH))

@@ -7,8 +7,8 @@ device.
 from __future__ import annotations
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.first_calls import FirstCalls
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.holders import Holder
 from nojit.runtime.launch.homes import Homes
 

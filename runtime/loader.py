@@ -10,6 +10,7 @@ from _thread import RLock
 from time import perf_counter_ns
 
 from nojit.runtime import _core
+from nojit.runtime.base.wording import counted, nearest_or_few, typed
 from nojit.runtime.bundle.file import BundleFile, no_attachment
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError
@@ -17,7 +18,6 @@ from nojit.runtime.kernel import Holder, Kernel
 from nojit.runtime.launch.images import Images
 from nojit.runtime.observe.events import emit, log
 from nojit.runtime.target import by_arch
-from nojit.runtime.wording import counted, nearest_or_few, typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

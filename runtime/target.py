@@ -21,7 +21,7 @@ of a chip in        exactly that chip, plain or not, and    there: "Binary compa
 
 from __future__ import annotations
 
-from nojit.runtime.frozen_record import Record
+from nojit.runtime.base.frozen_record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from nojit.runtime.frozen_record import Record
-from nojit.runtime.launch_options import BUILT_WITH, CONFIG_OPTIONS, TUNABLE
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.launch_options import BUILT_WITH, CONFIG_OPTIONS, TUNABLE
 from nojit.runtime.table.table import Config, KernelTable, Missing
 from nojit.runtime.values import Value, spell
 

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from nojit.runtime.frozen_record import Record
-from nojit.runtime.wording import shown
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-    from nojit.runtime.strict_json import Json
+    from nojit.runtime.base.strict_json import Json
 
 __all__ = ["LAYOUTS", "DType", "FunctionRef", "Value", "decode_value", "encode_value", "identity", "module_of", "spell"]
 
@@ -93,6 +93,6 @@ def decode_value(value: Json, where: str) -> Value:
         BundleFormatError: any other JSON, or tuples nested too deeply.
     """
     from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
-    from nojit.runtime.strict_json import canonical_json  # noqa: PLC0415 - bundles are read by the core
+    from nojit.runtime.base.strict_json import canonical_json  # noqa: PLC0415 - bundles are read by the core
 
     return _core.read_value(canonical_json(value), where)

@@ -11,9 +11,9 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any
 
+from nojit.runtime.base.wording import shown
 from nojit.runtime.recording.fake.answers import DriverProperties, Gpu, answer_imports, index_of
 from nojit.runtime.recording.fake.patches import Patches
-from nojit.runtime.wording import shown
 
 __all__ = ["Device", "driver_of", "install"]
 

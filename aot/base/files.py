@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError
-from nojit.runtime.wording import worded
 
 __all__ = [
     "check_folder",

@@ -9,10 +9,10 @@ from pathlib import Path
 from nojit.aot.bench import children
 from nojit.aot.inspect.doctor import probe_driver
 from nojit.aot.manifest.archs import check_arch
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError, NojitError, PackageError
 from nojit.runtime.target import spell_arch
-from nojit.runtime.wording import worded
 
 __all__ = ["LAUNCH", "build", "cold_name", "cold_source", "device_arch", "find"]
 

@@ -19,8 +19,8 @@ from nojit.aot.cache.folder import PrivateFolder
 from nojit.aot.cache.guard import FaultError
 from nojit.aot.cache.shared import SharedCache, Turn, mirror_of
 from nojit.aot.cache.store import Folder
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError
-from nojit.runtime.wording import worded
 
 __all__ = ["Cache", "CacheUse", "Misfit", "Turn"]
 

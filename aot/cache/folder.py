@@ -11,8 +11,8 @@ from typing import Final
 
 from nojit.aot.base.files import kind_of
 from nojit.aot.cache.store import DeletedError, Folder
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError
-from nojit.runtime.wording import worded
 
 __all__ = ["PrivateFolder", "as_default", "check_cache_folder", "default_cache_folder"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-from nojit.runtime.wording import worded
+from nojit.runtime.base.wording import worded
 
 __all__ = ["READ", "WRITE", "FaultError", "Guard", "Limits"]
 

@@ -18,8 +18,8 @@ from nojit.aot.cache.guard import READ, WRITE, FaultError, Guard, Limits
 from nojit.aot.cache.objects import open_store
 from nojit.aot.cache.shared import MIRRORS, Verifier
 from nojit.aot.cache.store import Folder, Store, Stored, UnfitError
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError
-from nojit.runtime.wording import worded
 
 __all__ = ["CacheFacts", "Keeper", "OldEntries", "RefusedEntry", "open_places"]
 

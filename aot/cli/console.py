@@ -17,8 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVa
 import click
 from click.shell_completion import CompletionItem
 from nojit.aot.manifest.archs import check_arch, check_target, known_archs
+from nojit.runtime.base.wording import counted
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod

@@ -14,8 +14,8 @@ import click
 from nojit.aot.cli.console import JSON_SCHEMA, clean, error_label
 from nojit.aot.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, exit_code
 from nojit.aot.cli.lazy import LazyGroup
+from nojit.runtime.base.wording import told
 from nojit.runtime.errors import ManifestError, NojitError
-from nojit.runtime.wording import told
 
 __all__ = ["cli"]
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from nojit.aot.backends.registry import arch_of, vendor_named
 from nojit.aot.plan.table_json import encode_definition
+from nojit.runtime.base.launch_options import TOOLCHAIN
+from nojit.runtime.base.strict_json import Json
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError
-from nojit.runtime.launch_options import TOOLCHAIN
 from nojit.runtime.recording.origins import ATTACHMENT, read_origins
-from nojit.runtime.strict_json import Json
 from nojit.runtime.table.table import Config, KernelTable, Missing, Param
 from nojit.runtime.target import by_arch
 from nojit.runtime.values import encode_value, spell
-from nojit.runtime.wording import worded
 
 __all__ = [
     "AttachmentFacts",

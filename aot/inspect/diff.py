@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 from nojit.aot.inspect.contents import VariantFacts, definition, variant_facts
+from nojit.runtime.base.launch_options import TOOLCHAIN
+from nojit.runtime.base.strict_json import Json
 from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.launch_options import TOOLCHAIN
-from nojit.runtime.strict_json import Json
 from nojit.runtime.table.table import Config, KernelTable
 
 __all__ = ["BundleDiff", "Change", "KernelDiff", "VariantChange", "diff_bundles"]

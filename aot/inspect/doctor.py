@@ -19,6 +19,7 @@ from nojit.aot.inspect.device_choice import BundleState, driver_for, taken
 from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.aot.provenance.statement import expiry_of
 from nojit.runtime._core import finds_zstd
+from nojit.runtime.base.wording import few, told, worded
 from nojit.runtime.bundle.file import Accept, BundleFile
 from nojit.runtime.discovery.discover import Found, asked_names, named, names, operators_ask, serving
 from nojit.runtime.discovery.installed import normalized
@@ -29,7 +30,6 @@ from nojit.runtime.loader import Bundle, load, process_policy
 from nojit.runtime.target import spell_arch, spell_driver
 from nojit.runtime.tuning.invariance import is_batch_invariant
 from nojit.runtime.tuning.overrides import read_overrides
-from nojit.runtime.wording import few, told, worded
 
 __all__ = [
     "CacheState",

@@ -9,12 +9,12 @@ from pathlib import Path
 from nojit.aot.backends.registry import arch_of
 from nojit.aot.inspect.places import report_path
 from nojit.aot.provenance.statement import statement_path
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.versions import BundleVersion, superseded
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.trust.envelope import signed_path
-from nojit.runtime.wording import worded
 
 __all__ = ["Leftover", "find_leftovers", "remove"]
 

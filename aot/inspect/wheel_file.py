@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, NoReturn, Self
 
+from nojit.runtime.base.wording import few, worded
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import ENTRY_POINTS, normalized
 from nojit.runtime.errors import BundleError, BundleIntegrityError
 from nojit.runtime.trust.envelope import signed_path
-from nojit.runtime.wording import few, worded
 
 __all__ = ["PROVENANCE", "Recorded", "WheelFile"]
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from nojit.aot.backends.registry import expected, vendor_of, vendors
+from nojit.runtime.base.wording import did_you_mean
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.wording import did_you_mean
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle.format import TargetInfo

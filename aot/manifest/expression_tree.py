@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.expr.operations import MISSING, ExpressionError, Op, Value, identity, same
 from nojit.runtime.expr.postfix import UNARY, WORDS, infix, postfix, words_of
 from nojit.runtime.expr.postfix import evaluate as compute
-from nojit.runtime.frozen_record import Record
 
 __all__ = [
     "MAX_HEIGHT",

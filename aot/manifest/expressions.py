@@ -27,6 +27,7 @@ from nojit.aot.manifest.type_checker import (
     term_of,
 )
 from nojit.aot.manifest.types import BOOLS, FLOATS, INTS, NONE, axes_in, fill
+from nojit.runtime.base.wording import did_you_mean
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.operations import Op
@@ -34,7 +35,6 @@ from nojit.runtime.expr.operations import Value as Operand
 from nojit.runtime.table.table import Missing, Param
 from nojit.runtime.tuning.tuned_tables import TunedConfig
 from nojit.runtime.values import Value, identity
-from nojit.runtime.wording import did_you_mean
 
 if TYPE_CHECKING:
     from nojit.aot.manifest.spec import KernelSpec

@@ -23,8 +23,8 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+from nojit.runtime.base.wording import did_you_mean
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.wording import did_you_mean
 
 __all__ = ["EXPECTED", "check_name", "find_named", "is_name"]
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from nojit.aot.manifest.function_names import check_name
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.types import ELEMENTS, axes_in, dims_in
+from nojit.runtime.base.wording import did_you_mean
 from nojit.runtime.errors import BundleFormatError, ManifestError
 from nojit.runtime.table.table import Axis
 from nojit.runtime.types.names import dtype_name
 from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
-from nojit.runtime.wording import did_you_mean
 
 if TYPE_CHECKING:
     from nojit.aot.manifest.spec import KernelSpec

@@ -1,6 +1,6 @@
 """Compiler options that a manifest can set.
 
-The build passes every option to Triton. `nojit.runtime.launch_options` has the defaults.
+The build passes every option to Triton. `nojit.runtime.base.launch_options` has the defaults.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from nojit.aot.backends.options import Option
 from nojit.aot.backends.registry import vendors
-from nojit.runtime.launch_options import BUILT_WITH, TOOLCHAIN
+from nojit.runtime.base.launch_options import BUILT_WITH, TOOLCHAIN
 from nojit.runtime.values import Value
 
 __all__ = ["FIXED", "OPTIONS", "TOOLCHAIN", "Option", "option_value"]

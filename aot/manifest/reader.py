@@ -24,8 +24,8 @@ from nojit.aot.manifest.spec import PATTERNS, BundleSpec, KernelSpec, Manifest
 from nojit.aot.manifest.structure import check_structure
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.manifest.tuning_rules import check_batch, check_tuning
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.wording import worded
 
 __all__ = [
     "ReadKernel",

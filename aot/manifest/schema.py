@@ -10,7 +10,7 @@ from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, Option
 from nojit.aot.manifest.spec import struct_schema
 from nojit.aot.manifest.types import BOOLS, ELEMENTS, FLOATS, INTS, NONE
 from nojit.runtime import _core
-from nojit.runtime.launch_options import TUNABLE
+from nojit.runtime.base.launch_options import TUNABLE
 from nojit.runtime.target import by_arch
 
 __all__ = ["json_schema"]

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from nojit.aot.oci.address import Address
 from nojit.aot.oci.reasons import refusal
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RegistryError
-from nojit.runtime.wording import worded
 
 __all__ = ["Credentials", "find_credentials"]
 

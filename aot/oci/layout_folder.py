@@ -21,8 +21,8 @@ from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.staging import Staging, disk_errors, locked
 from nojit.aot.oci.tries import Limits
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError, RegistryError
-from nojit.runtime.wording import worded
 
 __all__ = ["LayoutFolder"]
 

@@ -38,10 +38,10 @@ from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.tries import Limits
 from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.aot.trust.shipped_bundles import VerifiedBundle
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.format import FORMAT_VERSION, SUFFIX
 from nojit.runtime.errors import PackageError
 from nojit.runtime.trust.envelope import PAYLOAD_TYPE, read_beside, signed_path
-from nojit.runtime.wording import worded
 
 __all__ = [
     "BUNDLE",

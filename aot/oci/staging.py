@@ -17,8 +17,8 @@ from nojit.aot.oci.documents import Descriptor
 from nojit.aot.oci.endpoints import ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.tries import Tries
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError, RegistryError
-from nojit.runtime.wording import worded
 
 __all__ = ["PARTIAL", "Staging", "disk_errors", "locked"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
+from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.bundle.format import FORMAT_VERSION, MAGIC, BundleIndex, Header, KernelEntry, Section
-from nojit.runtime.strict_json import Json, canonical_json
 
 __all__ = ["encode_header", "encode_index"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from nojit.aot.plan.table_json import encode_definition, encode_launches
 from nojit.runtime import _core
+from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.bundle.format import Group
-from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.table.table import KernelTable, Missing, Param
 from nojit.runtime.values import encode_value
 

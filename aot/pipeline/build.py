@@ -35,10 +35,10 @@ from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.left_out import Refused
 from nojit.aot.plan.plan import Plan, PlannedKernel
 from nojit.aot.plan.variant import CompiledVariant
+from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import twin_inputs
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.table.table import Tuning
 
 __all__ = ["BuildResult", "build", "inputs_of", "jobs_of", "toolchain_of"]

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import NONE, is_hintable, plain
+from nojit.runtime.base.wording import did_you_mean
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.types.names import leaves
-from nojit.runtime.wording import did_you_mean
 
 __all__ = ["HintSet", "WrittenHints", "hint_sets", "subsets"]
 

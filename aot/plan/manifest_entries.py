@@ -20,11 +20,11 @@ from nojit.aot.plan.in_place import InPlace
 from nojit.aot.plan.toolchain_configs import check_toolchains, tables_for, with_toolchains
 from nojit.aot.plan.tuned import check_tuned, read_folder
 from nojit.aot.plan.variant import functions_in
+from nojit.runtime.base.wording import did_you_mean, nearest_or_few
 from nojit.runtime.errors import ManifestError, TuningError
 from nojit.runtime.tuning.tuned_tables import TunedTable
 from nojit.runtime.types.constants import constant_of
 from nojit.runtime.values import LAYOUTS
-from nojit.runtime.wording import did_you_mean, nearest_or_few
 
 __all__ = ["ManifestEntry", "Merging", "check_archs", "check_kernel", "manifests_beside", "merge_manifests"]
 

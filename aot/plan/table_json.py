@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from nojit.runtime import _core
-from nojit.runtime.strict_json import Json, parse_json
+from nojit.runtime.base.strict_json import Json, parse_json
 from nojit.runtime.table.table import KernelTable, Launch, Slot, TensorMap, config_json
 from nojit.runtime.table.tuning import Tuning
 from nojit.runtime.values import encode_value

@@ -23,11 +23,11 @@ from nojit.aot.plan.hints import HintSet, WrittenHints
 from nojit.aot.plan.points import Point
 from nojit.aot.plan.requirements import parse_rule
 from nojit.aot.plan.variant import Variant
+from nojit.runtime.base.wording import did_you_mean, worded
 from nojit.runtime.errors import ManifestError, TuningError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedEntry, TunedTable, read_tuned
 from nojit.runtime.values import Value, identity
-from nojit.runtime.wording import did_you_mean, worded
 
 __all__ = ["FOLDER", "check_tuned", "expand_tuned", "read_folder"]
 

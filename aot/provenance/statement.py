@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
+from nojit.runtime.base.strict_json import Json, canonical_json, parse_json
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleFormatError, BundleTrustError, PackageError
-from nojit.runtime.strict_json import Json, canonical_json, parse_json
 from nojit.runtime.trust.claim import EXPIRES, INDEX_DIGEST, read_claim
 from nojit.runtime.trust.envelope import read_beside, read_envelope, signed_path, split_envelope
-from nojit.runtime.wording import worded
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from itertools import chain
 from typing import Any
 
 from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of
+from nojit.runtime.base.strict_json import canonical_json
+from nojit.runtime.base.wording import few
 from nojit.runtime.recording.file import Recording
-from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.values import decode_value, spell
-from nojit.runtime.wording import few
 
 __all__ = ["Difference", "compare_recordings"]
 

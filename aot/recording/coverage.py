@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from nojit.aot.manifest.archs import arch_number, arch_order
 from nojit.aot.manifest.types import plain, types_of
 from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of, option_default
+from nojit.runtime.base.launch_options import BUILT_WITH, is_as_built
+from nojit.runtime.base.strict_json import Json
+from nojit.runtime.base.wording import few
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError
 from nojit.runtime.explain.explanation import explain
 from nojit.runtime.launch.call_facts import Argument, CallFacts, pointee, slot_kind
-from nojit.runtime.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.recording.closure import fingerprint
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, read_origins
-from nojit.runtime.strict_json import Json
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import parse_image_arch
 from nojit.runtime.types.constants import constant_of, is_constant
 from nojit.runtime.types.names import NONE, descriptor_parts, is_descriptor, members
 from nojit.runtime.values import spell
-from nojit.runtime.wording import few
 
 __all__ = ["Checked", "Coverage", "KernelCoverage", "coverage_of"]
 

@@ -18,13 +18,13 @@ from nojit.aot.plan.variant import Variant
 from nojit.aot.recording.inputs import Recorded
 from nojit.aot.recording.origins import origins_of
 from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of, option_default
+from nojit.runtime.base.launch_options import BUILT_WITH
+from nojit.runtime.base.strict_json import canonical_json
+from nojit.runtime.base.wording import nearest_or_few
 from nojit.runtime.errors import BundleFormatError, ManifestError, NojitError, RecordingError
-from nojit.runtime.launch_options import BUILT_WITH
 from nojit.runtime.recording.origins import ATTACHMENT, encode_origins
-from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.table.table import Axis, Config, Missing, Param
 from nojit.runtime.values import Value, decode_value, encode_value, identity
-from nojit.runtime.wording import nearest_or_few
 
 __all__ = ["AXES_MAX", "TRIALS", "VERSION", "make_plans", "table_params"]
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from nojit.aot.manifest.archs import chip_of
 from nojit.aot.manifest.options import OPTIONS
+from nojit.runtime.base.launch_options import TUNABLE
+from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.errors import BundleFormatError, RecordingError
-from nojit.runtime.launch_options import TUNABLE
 from nojit.runtime.recording.file import Recording
-from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.values import Value, decode_value
 
 __all__ = ["RecordedKernel", "Spec", "kernels_of", "option_default"]

@@ -39,8 +39,8 @@ from nojit.aot.remote.messages import (
     encode_setup,
 )
 from nojit.aot.remote.workshop import mismatch
+from nojit.runtime.base.wording import counted, few
 from nojit.runtime.errors import CompileError, NojitError, PackageError
-from nojit.runtime.wording import counted, few
 
 __all__ = ["Loop"]
 

@@ -15,8 +15,8 @@ import zstandard
 from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, open_entry, seal
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
+from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.errors import BundleFormatError, CompileError
-from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.table.table import Config, config_json
 from nojit.runtime.values import Value, decode_value, encode_value
 

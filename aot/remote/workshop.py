@@ -26,10 +26,10 @@ from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.remote.messages import Description, Job, Other, Outcome, Setup, Tools
 from nojit.aot.remote.version import nojit_version
+from nojit.runtime.base.strict_json import Json, canonical_json
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import CompileError, ManifestError, NojitError
 from nojit.runtime.recording.file import FORMAT, SUFFIX
-from nojit.runtime.strict_json import Json, canonical_json
-from nojit.runtime.wording import worded
 
 __all__ = ["Workshop", "Workshops", "mismatch"]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from nojit.aot.cache.entry import EntryError
 from nojit.aot.trust.sign import sign_payload
 from nojit.aot.trust.verify_signature import read_only_key
+from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.errors import BundleTrustError
-from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.trust.envelope import open_envelope
 from nojit.runtime.trust.trusted_keys import TrustedKeys
 

@@ -22,10 +22,10 @@ from nojit.aot.provenance.statement import Recipe, Statement, read_statement, st
 from nojit.aot.recording.inputs import is_recording, read_recordings
 from nojit.aot.recording.recorded_plans import TRIALS
 from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
+from nojit.runtime.base.wording import few
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.twins import TWIN
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
-from nojit.runtime.wording import few
 
 __all__ = ["rebuild"]
 

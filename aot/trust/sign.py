@@ -17,12 +17,12 @@ from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.aot.trust.verify_signature import check_file, only_key
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import BundleTrustError, PackageError
 from nojit.runtime.trust.envelope import PAYLOAD_TYPE, encode_envelope, signed_path
 from nojit.runtime.trust.key_files import read_key_file
 from nojit.runtime.trust.policy import check_envelope, check_named, check_use
 from nojit.runtime.trust.trusted_keys import key_id
-from nojit.runtime.wording import worded
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

@@ -23,7 +23,7 @@ from nojit.aot.compile.toolchain.digests import settings_of, split_tools
 from nojit.aot.provenance.statement import statement_path
 from nojit.aot.trust.checkout import Checkout, read_checkout
 from nojit.aot.trust.distributions import Installed
-from nojit.runtime.strict_json import Json
+from nojit.runtime.base.strict_json import Json
 from nojit.runtime.target import spell_cuda
 from nojit.runtime.trust.claim import INDEX_DIGEST
 

@@ -22,9 +22,9 @@ from nojit.aot.wheel.archive import Wheel, pack_wheel
 from nojit.aot.wheel.metadata import Facts, dist_info, entry_points, provenance
 from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped
 from nojit.aot.wheel.wheel_variants import index_file, index_file_name, label_of, variant_file
+from nojit.runtime.base.wording import counted
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import PackageError
-from nojit.runtime.wording import counted
 
 __all__ = ["Layout", "MadeFile", "WheelRelease", "check_apart", "check_folder", "make_files", "release_of"]
 

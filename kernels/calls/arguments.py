@@ -12,8 +12,8 @@ from typing import Final, NoReturn
 
 import torch
 from nojit.kernels import library
+from nojit.runtime.base.wording import did_you_mean
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.wording import did_you_mean
 from torch import Tensor
 
 __all__ = [

@@ -13,10 +13,10 @@ from typing import Any, Final
 from nojit.kernels.pointwise.derivatives import gradients
 from nojit.kernels.pointwise.parser import check_name, parse, parse_gradients
 from nojit.kernels.pointwise.program import Program
+from nojit.runtime.base.wording import did_you_mean, key_among
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr.operations import ExpressionError
 from nojit.runtime.target import ARCHS, is_arch
-from nojit.runtime.wording import did_you_mean, key_among
 
 __all__ = ["FLOATING", "INTEGRAL", "OperatorSpec", "SpecFile", "read_specs", "specify"]
 

@@ -6,12 +6,12 @@ import os
 from _thread import RLock
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import counted, nearest_or_few
 from nojit.runtime.bundle.format import RECORDS, BundleIndex, Group, KernelEntry, Place
 from nojit.runtime.bundle.zstd import decompress
 from nojit.runtime.errors import BundleError, KernelNotFoundError
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.reading import check_table, decode_table
-from nojit.runtime.wording import counted, nearest_or_few
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class BundleFile:
         """
         from functools import partial  # noqa: PLC0415 - slow to import
 
-        from nojit.runtime.strict_json import refuse  # noqa: PLC0415 - for an error alone
+        from nojit.runtime.base.strict_json import refuse  # noqa: PLC0415 - for an error alone
 
         self._open(self.path).check_index()
         for name in self.attachments:

@@ -13,7 +13,7 @@ pins its groups.
 from __future__ import annotations
 
 from nojit.runtime import _core
-from nojit.runtime.frozen_record import Record
+from nojit.runtime.base.frozen_record import Record
 
 __all__ = [
     "FORMAT_VERSION",

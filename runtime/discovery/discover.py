@@ -17,12 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import did_you_mean, worded
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import Provider, normalized, providers
 from nojit.runtime.errors import BundleError
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.target import by_arch
-from nojit.runtime.wording import did_you_mean, worded
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle.file import BundleFile

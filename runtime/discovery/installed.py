@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import BundleError
-from nojit.runtime.frozen_record import Record
-from nojit.runtime.wording import worded
 
 __all__ = ["ENTRY_POINTS", "Provider", "normalized", "providers"]
 

@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import BundleError
-from nojit.runtime.wording import worded
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle.file import Accept

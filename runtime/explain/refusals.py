@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nojit.runtime.base.launch_options import BUILT_WITH
+from nojit.runtime.base.wording import did_you_mean, shown
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.call_facts import NONE, CallFacts, mismatch, pointee, untyped_leaves
-from nojit.runtime.launch_options import BUILT_WITH
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.types.names import leaves
 from nojit.runtime.values import spell
-from nojit.runtime.wording import did_you_mean, shown
 
 __all__ = ["check_names", "not_as_built", "refusal", "unexpected"]
 

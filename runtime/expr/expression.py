@@ -26,6 +26,7 @@ from functools import lru_cache
 from typing import Final
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.expr.operations import (
     INT64_MAX,
     INT64_MIN,
@@ -42,7 +43,6 @@ from nojit.runtime.expr.operations import (
     same,
 )
 from nojit.runtime.expr.postfix import conjuncts, evaluate, infix, names_of, postfix
-from nojit.runtime.frozen_record import Record
 
 __all__ = [
     "INT64_MAX",

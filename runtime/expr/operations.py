@@ -7,9 +7,9 @@ from enum import Enum, IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
 from nojit.runtime import _core
-from nojit.runtime.frozen_record import Record
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import typed
 from nojit.runtime.values import identity
-from nojit.runtime.wording import typed
 
 __all__ = [
     "INT64_MAX",

@@ -12,6 +12,8 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import did_you_mean, shown
 from nojit.runtime.expr.operations import (
     INT64_MAX,
     INT64_MIN,
@@ -26,8 +28,6 @@ from nojit.runtime.expr.operations import (
     describe,
     identity,
 )
-from nojit.runtime.frozen_record import Record
-from nojit.runtime.wording import did_you_mean, shown
 
 __all__ = [
     "BINDINGS",

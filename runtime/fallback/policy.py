@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from nojit.runtime.base.wording import did_you_mean
 from nojit.runtime.errors import SettingError
-from nojit.runtime.wording import did_you_mean
 
 __all__ = ["POLICIES", "VARIABLE", "MissWarning", "policy", "policy_of"]
 

@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from nojit.runtime import _core
-from nojit.runtime.frozen_record import Record
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import shown, typed
 from nojit.runtime.types.constants import constant_of, is_constant
 from nojit.runtime.types.names import NONE, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef, Value, spell
-from nojit.runtime.wording import shown, typed
 
 if TYPE_CHECKING:
     from nojit.runtime.expr.operations import Value as Operand

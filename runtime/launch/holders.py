@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.errors import NoMatchingVariantError
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.images import Images
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch, spell_arch
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nojit.runtime import _core
+from nojit.runtime.base.wording import typed
 from nojit.runtime.errors import ArgumentError, BundleError
 from nojit.runtime.launch.holders import Holder, best_holder, closest_holder
 from nojit.runtime.observe.events import log
 from nojit.runtime.target import parse_image_arch, spell_arch
-from nojit.runtime.wording import typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import typed
 from nojit.runtime.errors import ArgumentError, BundleError
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.launch.constexprs import row_constexprs, row_names
-from nojit.runtime.wording import typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 # `collections.abc`, which is this module, is in a package that is slow to import
 from _collections_abc import Mapping
 
+from nojit.runtime.base.wording import did_you_mean, typed
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.constexprs import constexpr_value, resolved, row_names
 from nojit.runtime.values import identity
-from nojit.runtime.wording import did_you_mean, typed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

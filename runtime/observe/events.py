@@ -20,7 +20,7 @@ import sys
 from _thread import RLock
 from time import perf_counter_ns, time_ns
 
-from nojit.runtime.frozen_record import Record
+from nojit.runtime.base.frozen_record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.frozen_record import Record
 
 __all__ = ["Handle", "Hook", "LaunchInfo", "Metadata", "add", "add_ranges", "add_triton", "remove"]
 

@@ -29,11 +29,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from nojit.runtime.base.strict_json import Json, canonical_json
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording import closure as closures
 from nojit.runtime.recording import specialization as specializations
-from nojit.runtime.strict_json import Json, canonical_json
-from nojit.runtime.wording import worded
 
 __all__ = [
     "FORMAT",

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from sys import modules
 from typing import Any, Final, Protocol
 
+from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.recording.closure import Closure, capture
 from nojit.runtime.recording.specialization import Specialization
 from nojit.runtime.recording.winner_spelling import config_by_name
-from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.types.constants import constant_type
 from nojit.runtime.types.names import NONE
 from nojit.runtime.values import encode_value

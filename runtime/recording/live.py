@@ -17,6 +17,8 @@ from operator import index
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
+from nojit.runtime.base.strict_json import Json
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import NojitError, RecordingError
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.closure import Closure, capture, place_of
@@ -26,8 +28,6 @@ from nojit.runtime.recording.file import Writer
 from nojit.runtime.recording.specialization import Specialization, functions_among, read_specialization
 from nojit.runtime.recording.specialization import digest_of as specialization_digest
 from nojit.runtime.recording.winner_spelling import encoded_config, encoded_key
-from nojit.runtime.strict_json import Json
-from nojit.runtime.wording import worded
 
 __all__ = ["Call", "Known", "Recorder", "say"]
 

@@ -26,8 +26,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from nojit.runtime.frozen_record import Record
-from nojit.runtime.strict_json import Json, canonical_json, fields, refuse, text
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.strict_json import Json, canonical_json, fields, refuse, text
 
 __all__ = [
     "ATTACHMENT",

@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from nojit.runtime.autostart import when_imported
+from nojit.runtime.base.strict_json import Json
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError, SettingError
 from nojit.runtime.recording import generated
 from nojit.runtime.recording.file import PART_SUFFIX, read_recording, write_recording
 from nojit.runtime.recording.live import Recorder, say
 from nojit.runtime.recording.triton_hooks import Hooks
-from nojit.runtime.strict_json import Json
-from nojit.runtime.wording import worded
 
 __all__ = ["FAKE", "VARIABLE", "Session", "follow_generated", "merge_parts", "parts_beside", "record", "start"]
 

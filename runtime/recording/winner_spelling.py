@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nojit.runtime.base.launch_options import CONFIG_OPTIONS
+from nojit.runtime.base.strict_json import Json
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.launch.constexprs import constexpr_value
-from nojit.runtime.launch_options import CONFIG_OPTIONS
-from nojit.runtime.strict_json import Json
 from nojit.runtime.values import encode_value
 
 __all__ = ["config_by_name", "encoded_config", "encoded_key"]

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from nojit.runtime import _core
+from nojit.runtime.base.launch_options import BUILT_WITH
 from nojit.runtime.launch.constexprs import row_constexprs
-from nojit.runtime.launch_options import BUILT_WITH
 
 if TYPE_CHECKING:
     from nojit.runtime.launch.holders import Holder

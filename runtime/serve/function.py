@@ -9,7 +9,7 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from nojit.runtime import _core
-from nojit.runtime.caller_warning import warn_caller
+from nojit.runtime.base.caller_warning import warn_caller
 from nojit.runtime.errors import NojitError, NoMatchingVariantError
 from nojit.runtime.fallback.policy import MissWarning
 from nojit.runtime.observe.events import emit

@@ -7,19 +7,19 @@ from time import perf_counter_ns
 from typing import Any
 
 from nojit.runtime import _core
-from nojit.runtime.caller_warning import warn_caller
+from nojit.runtime.base.caller_warning import warn_caller
+from nojit.runtime.base.launch_options import BUILT_WITH, is_as_built
+from nojit.runtime.base.wording import shown
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.launch.bound_call import Facts
 from nojit.runtime.launch.holders import Holder
-from nojit.runtime.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.observe.events import emit
 from nojit.runtime.recording.closure import drift_of
 from nojit.runtime.recording.origins import Origin
 from nojit.runtime.recording.specialization import functions_among
 from nojit.runtime.serve.compiled_kernel import Compiled
 from nojit.runtime.values import Value
-from nojit.runtime.wording import shown
 
 __all__ = ["ServedKernel", "warn_of_capture"]
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nojit.runtime import loader
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import few
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, NoMatchingVariantError
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.loader import Bundle
 from nojit.runtime.recording.closure import drift_of
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, Origins, read_origins
-from nojit.runtime.wording import few
 
 __all__ = ["KernelLookup", "RecordedKernel"]
 

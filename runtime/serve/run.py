@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nojit.runtime.autostart import environment
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ArgumentError, NojitError
 from nojit.runtime.fallback.policy import POLICIES
 from nojit.runtime.loader import load
 from nojit.runtime.serve.settings import MISS, PRELOAD, SERVE, full_place
-from nojit.runtime.wording import worded
 
 __all__ = ["USAGE", "main", "run", "served_environment"]
 

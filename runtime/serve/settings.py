@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import did_you_mean, typed
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, SettingError
 from nojit.runtime.fallback.policy import POLICIES, policy_of
 from nojit.runtime.fallback.policy import VARIABLE as MISS
-from nojit.runtime.frozen_record import Record
-from nojit.runtime.wording import did_you_mean, typed
 
 __all__ = ["MISS", "PRELOAD", "SERVE", "Settings", "full_place", "settings_of"]
 

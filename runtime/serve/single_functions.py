@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
+from nojit.runtime.base.wording import typed
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.observe.events import add_served
 from nojit.runtime.recording.closure import kind_of
@@ -13,7 +14,6 @@ from nojit.runtime.serve.function import Function, Host
 from nojit.runtime.serve.hosts import StandinHost, TritonHost
 from nojit.runtime.serve.server import Server
 from nojit.runtime.serve.settings import Settings
-from nojit.runtime.wording import typed
 
 __all__ = ["serve_function"]
 

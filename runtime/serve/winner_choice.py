@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from nojit.runtime.frozen_record import Record
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.strict_json import Json
 from nojit.runtime.recording.origins import Winner
 from nojit.runtime.recording.winner_spelling import config_by_name, encoded_key
-from nojit.runtime.strict_json import Json
 
 __all__ = ["Choice", "choose"]
 

@@ -7,7 +7,7 @@ variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.ta
 
 from __future__ import annotations
 
-from nojit.runtime.frozen_record import Record
+from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.table.tuning import Tuning, TuningTable
 from nojit.runtime.values import encode_value, spell
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     # the binding imports tables
     from nojit.runtime import _core
-    from nojit.runtime.strict_json import Json
+    from nojit.runtime.base.strict_json import Json
     from nojit.runtime.values import Value
 
 __all__ = [
@@ -349,7 +349,7 @@ class KernelTable(Record):
             [list(hint) for hint in self.hint_sets[hints]],
         ]
         from nojit.runtime._core import sha256  # noqa: PLC0415 - the binding imports tables; hashlib would load OpenSSL
-        from nojit.runtime.strict_json import canonical_json  # noqa: PLC0415 - logs ask for names of rows
+        from nojit.runtime.base.strict_json import canonical_json  # noqa: PLC0415 - logs ask for names of rows
 
         return f"{self.kernel}-{sha256(canonical_json(facts)).hex()[:12]}"
 

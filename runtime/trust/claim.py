@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.strict_json import Json, parse_json
 from nojit.runtime.errors import BundleError
-from nojit.runtime.frozen_record import Record
-from nojit.runtime.strict_json import Json, parse_json
 from nojit.runtime.trust.reasons import refuse
 
 __all__ = ["EXPIRES", "INDEX_DIGEST", "Claim", "read_claim"]

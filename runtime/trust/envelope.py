@@ -15,9 +15,9 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final
 
 from nojit.runtime import _core
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.trust.reasons import refuse
-from nojit.runtime.wording import worded
 
 if TYPE_CHECKING:
     from nojit.runtime.trust.trusted_keys import TrustedKeys

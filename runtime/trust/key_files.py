@@ -12,9 +12,9 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.trust.reasons import refuse
-from nojit.runtime.wording import worded
 
 __all__ = ["read_key_file"]
 

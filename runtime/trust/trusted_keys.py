@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import did_you_mean, worded
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import BundleTrustError
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.trust.key_files import read_key_file
 from nojit.runtime.trust.reasons import refuse
-from nojit.runtime.wording import did_you_mean, worded
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

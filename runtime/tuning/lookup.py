@@ -13,13 +13,13 @@ from math import inf, log2
 from typing import TYPE_CHECKING, TypeAlias
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import did_you_mean
 from nojit.runtime.errors import TuningError
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.table import Config, KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.costs import cost_words
 from nojit.runtime.values import Value, identity, spell
-from nojit.runtime.wording import did_you_mean
 
 if TYPE_CHECKING:
     from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedEntry, TunedRow, TunedTable

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.expression import parse
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning
 from nojit.runtime.tuning.lookup import DEFAULT_BUCKET, resolve
 from nojit.runtime.tuning.tuned_tables import TunedTable, read_tuned
-from nojit.runtime.wording import worded
 
 __all__ = ["SUFFIX", "VARIABLE", "TuningSource", "override_of", "read_overrides"]
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nojit.runtime import _core
+from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.base.wording import did_you_mean, key_among
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.expression import ExpressionError, parse
-from nojit.runtime.frozen_record import Record
 from nojit.runtime.table.tuning import TunedDevice
 from nojit.runtime.target import is_arch
 from nojit.runtime.tuning.costs import cost_words, is_cost
 from nojit.runtime.values import DType, FunctionRef, Value, identity
-from nojit.runtime.wording import did_you_mean, key_among
 
 __all__ = [
     "MULTIPROCESSORS",

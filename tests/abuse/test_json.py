@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core
+from nojit.runtime.base.strict_json import parse_json
 from nojit.runtime.errors import BundleFormatError
-from nojit.runtime.strict_json import parse_json
 
 from tests.support.jsonlies import canonical
 

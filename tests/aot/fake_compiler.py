@@ -19,9 +19,9 @@ from typing import Any
 from nojit.aot.manifest.archs import known_archs
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.errors import CompileError, ManifestError
-from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.table.table import MISSING, Launch, Param, Slot
 from nojit.runtime.values import encode_value
 

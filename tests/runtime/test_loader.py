@@ -233,7 +233,17 @@ def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda:
     brought = set(run(code, path).split())
     assert "nojit.runtime.launch.plans" in brought
     # what reads JSON and expressions, what says why a variant does not serve, what names a broken rule
-    others = ("expr", "explain", "fallback", "discovery", "trust", "bundle.cubin", "tuning", "strict_json", "types")
+    others = (
+        "expr",
+        "explain",
+        "fallback",
+        "discovery",
+        "trust",
+        "bundle.cubin",
+        "tuning",
+        "base.strict_json",
+        "types",
+    )
     assert not {f"nojit.runtime.{name}" for name in others} & brought
 
 

@@ -12,8 +12,8 @@ from nojit.aot.manifest import types
 from nojit.aot.manifest.options import OPTIONS, Option
 from nojit.aot.manifest.spec import struct_schema
 from nojit.runtime import _core
+from nojit.runtime.base.launch_options import TUNABLE
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.launch_options import TUNABLE
 from nojit.runtime.target import FAMILIES
 
 __all__ = ["render_grammar", "render_reference"]

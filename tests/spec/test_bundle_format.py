@@ -17,12 +17,13 @@ from nojit.aot.manifest.expression_tree import MAX_HEIGHT
 from nojit.aot.pack import index, sections
 from nojit.aot.pack.sections import encode_table
 from nojit.aot.plan.table_json import encode_launches
-from nojit.runtime import _core, strict_json
+from nojit.runtime import _core
+from nojit.runtime.base import strict_json
+from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.bundle import format as layout
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.expr.expression import MAX_LENGTH
-from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.table.table import KernelTable, Tuning, TuningTable
 from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
 from nojit.runtime.target import ALONE, FAMILIES

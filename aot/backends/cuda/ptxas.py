@@ -17,9 +17,9 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import CompileError
 from nojit.runtime.target import ImageArch, parse_image_arch, spell_cuda
-from nojit.runtime.wording import worded
 
 __all__ = ["Ptxas", "gpu_names", "parse_cuda", "pin", "pinned", "read_ptxas"]
 

@@ -14,7 +14,7 @@ from nojit.aot.backends.cuda.archs import OLDEST, arch_number, chip_of, chips_of
 from nojit.aot.backends.cuda.code import code_of, opcodes_of
 from nojit.aot.backends.cuda.options import OPTIONS
 from nojit.aot.backends.cuda.settings import KNOBS, LEFT_OUT, VARIABLES
-from nojit.runtime.gpu_limits import REGISTERS_MAX, THREADS_MAX, shared_bytes_max
+from nojit.runtime.base.gpu_limits import REGISTERS_MAX, THREADS_MAX, shared_bytes_max
 from nojit.runtime.target import ARCHS, warp_threads
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from nojit.runtime.gpu_limits import shared_bytes_max
+from nojit.runtime.base.gpu_limits import shared_bytes_max
 from nojit.runtime.target import warp_threads
 
 __all__ = ["ARCHS", "Arch", "arch_number", "facts_of", "is_arch"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from nojit.aot.backends.options import Option
-from nojit.runtime.launch_options import BUILT_WITH
+from nojit.runtime.base.launch_options import BUILT_WITH
 
 __all__ = ["OPTIONS"]
 

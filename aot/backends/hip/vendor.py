@@ -15,7 +15,7 @@ from nojit.aot.backends.hip import wheel_variants as WHEEL_VARIANTS  # noqa: N81
 from nojit.aot.backends.hip.archs import ARCHS, arch_number, facts_of, is_arch
 from nojit.aot.backends.hip.options import OPTIONS
 from nojit.aot.backends.hip.settings import KNOBS, LEFT_OUT, VARIABLES
-from nojit.runtime.gpu_limits import THREADS_MAX
+from nojit.runtime.base.gpu_limits import THREADS_MAX
 
 if TYPE_CHECKING:
     from nojit.aot.backends.interface import Backend, Limits

@@ -15,8 +15,8 @@ from nojit.aot.inspect.contents import VariantFacts, config_words, open_bundle
 from nojit.aot.inspect.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
 from nojit.aot.recording.compare import Difference, compare_recordings
 from nojit.aot.recording.inputs import is_recording, read_recordings
+from nojit.runtime.base.strict_json import Json
 from nojit.runtime.errors import RecordingError
-from nojit.runtime.strict_json import Json
 from nojit.runtime.table.table import Config
 from nojit.runtime.values import decode_value
 

@@ -14,12 +14,12 @@ from nojit.aot.cli.exit_codes import EXIT_FAILED, EXIT_NO_MATCH
 from nojit.aot.inspect import doctor
 from nojit.aot.inspect.device_choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
 from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningState
+from nojit.runtime.base.wording import told
 from nojit.runtime.discovery import discover
 from nojit.runtime.discovery.versions import newer_lies_beside
 from nojit.runtime.errors import TuningError
 from nojit.runtime.target import parse_image_arch, spell_arch, spell_driver
 from nojit.runtime.tuning.overrides import VARIABLE
-from nojit.runtime.wording import told
 
 __all__ = ["command"]
 

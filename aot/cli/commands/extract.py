@@ -12,10 +12,10 @@ from nojit.aot.backends.registry import vendor_named
 from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Output, counted, output_options, size
 from nojit.aot.inspect.contents import VariantFacts, open_bundle, variant_facts
+from nojit.runtime.base.wording import did_you_mean
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import KernelNotFoundError, PackageError
 from nojit.runtime.table.table import KernelTable
-from nojit.runtime.wording import did_you_mean
 
 __all__ = ["command"]
 

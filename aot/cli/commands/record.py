@@ -16,10 +16,10 @@ from typing import Any, Final
 import click
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
 from nojit.runtime.autostart import environment
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import Recording, read_recording, write_recording
 from nojit.runtime.recording.session import FAKE, VARIABLE, merge_parts, parts_beside
-from nojit.runtime.wording import worded
 
 __all__ = ["command"]
 

@@ -20,11 +20,11 @@ from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
 from nojit.aot.provenance.statement import Statement
 from nojit.aot.trust.verify_signature import verify_signed
+from nojit.runtime.base.wording import few, told
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError
 from nojit.runtime.trust.envelope import signed_path
 from nojit.runtime.trust.trusted_keys import TrustedKeys
-from nojit.runtime.wording import few, told
 
 __all__ = ["command"]
 

@@ -16,9 +16,9 @@ from nojit.aot.trust.shipped_bundles import VerifiedBundle
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.wheel_variants import misled
+from nojit.runtime.base.wording import worded
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import PackageError
-from nojit.runtime.wording import worded
 
 __all__ = ["command"]
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from nojit.aot.plan.outline import Heuristic, OutlinedConfig, Unspelled, Use
-from nojit.runtime.launch_options import BUILT_WITH, TUNABLE
+from nojit.runtime.base.launch_options import BUILT_WITH, TUNABLE
 from nojit.runtime.values import DType, Value
 
 __all__ = ["read_configs", "read_heuristics", "read_optional", "read_uses"]

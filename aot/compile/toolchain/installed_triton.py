@@ -20,8 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import CompileError, ManifestError
-from nojit.runtime.wording import worded
 
 __all__ = [
     "InstalledTriton",

@@ -17,9 +17,9 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from nojit.aot.manifest.function_names import find_named
+from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.recording.closure import Closure
-from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.values import LAYOUTS, DType, FunctionRef, decode_value
 from triton.experimental.gluon._runtime import GluonJITFunction
 from triton.language.core import constexpr, dtype

@@ -20,10 +20,10 @@ from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.variant import Variant, functions_of
+from nojit.runtime.base.strict_json import Json, canonical_json
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.strict_json import Json, canonical_json
 from nojit.runtime.values import Value, encode_value
-from nojit.runtime.wording import worded
 from triton.runtime.jit import JITFunction
 
 __all__ = ["compiling_starts", "given", "reached_lines", "resolved", "variant_key", "variant_keys"]

@@ -11,8 +11,8 @@ from nojit.aot.backends.interface import Backend
 from nojit.aot.backends.registry import vendor_of, vendors
 from nojit.aot.compile.toolchain.digests import file_digest, tree_digest
 from nojit.aot.compile.toolchain.triton_settings import read_settings, settings_words
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import CompileError
-from nojit.runtime.wording import worded
 from triton import knobs
 from triton._C.libtriton import get_cache_invalidating_env_vars, getenv
 from triton.compiler import make_backend

@@ -18,12 +18,12 @@ from nojit.aot.compile.triton.simulated_gpu import dedicated, simulate
 from nojit.aot.compile.triton.source_digest import source_digest
 from nojit.aot.plan.function_facts import HEURISTICS, KernelSource, SourcePlace
 from nojit.aot.plan.outline import Outline
+from nojit.runtime.base.strict_json import canonical_json
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.recording.closure import capture, digest_of
-from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.table.table import MISSING, Param
 from nojit.runtime.values import FunctionRef
-from nojit.runtime.wording import worded
 from triton.language.core import constexpr
 from triton.tools.tensor_descriptor import TensorDescriptor
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from nojit.runtime.base.launch_options import TUNABLE
+from nojit.runtime.base.wording import did_you_mean, key_among
 from nojit.runtime.errors import TuningError
-from nojit.runtime.launch_options import TUNABLE
-from nojit.runtime.wording import did_you_mean, key_among
 
 __all__ = ["ForeignFile", "ForeignRow", "Settings", "read_foreign"]
 

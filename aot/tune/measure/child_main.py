@@ -20,8 +20,8 @@ from typing import Any
 from nojit.aot.tune.measure.events import Event, Lost, Refused, Task
 from nojit.aot.tune.measure.problem import measure_problem
 from nojit.aot.tune.measure.stage import ContextLost, Stage, Unready
+from nojit.runtime.base.wording import told
 from nojit.runtime.errors import NojitError
-from nojit.runtime.wording import told
 
 __all__ = ["Setup", "main", "serve"]
 

@@ -22,8 +22,8 @@ from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Bounds, config_label, select
 from nojit.aot.tune.select.summaries import TableFacts, table_facts
 from nojit.aot.tune.store.records import Problem
+from nojit.runtime.base.launch_options import TUNABLE
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.launch_options import TUNABLE
 from nojit.runtime.tuning.tuned_tables import TunedConfig
 from nojit.runtime.values import Value, spell
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from nojit.aot.base.files import write_file
 from nojit.runtime import _core
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import TuningError
 from nojit.runtime.tuning.tuned_tables import SCHEMA, TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import DType, FunctionRef, Value
-from nojit.runtime.wording import worded
 
 __all__ = ["OUR_TOOLS", "device_slug", "file_name", "render_tuned", "write_tuned"]
 

@@ -16,8 +16,8 @@ from typing import Any, Self
 
 from nojit.aot.tune.store.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run, Size
 from nojit.aot.tune.store.sql_schema import SCHEMA, TABLES, UPGRADES, VERSION
+from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.errors import NojitError
-from nojit.runtime.strict_json import canonical_json
 from nojit.runtime.values import Value, decode_value, encode_value
 
 __all__ = ["Database", "now", "open_database"]

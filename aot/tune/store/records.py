@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from nojit.runtime.strict_json import canonical_json
+from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.table.tuning import TunedDevice
 from nojit.runtime.values import Value, encode_value
 

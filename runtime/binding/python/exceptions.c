@@ -38,7 +38,7 @@ int py_add_exceptions(PyObject *Py_UNUSED(module))
             return -1;
         }
     }
-    return py_import("nojit.runtime.wording", "no_dtype", &classes.no_dtype);
+    return py_import("nojit.runtime.base.wording", "no_dtype", &classes.no_dtype);
 }
 
 /* Raises `cls(*args, **kwargs)`; steals both. */

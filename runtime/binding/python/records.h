@@ -1,4 +1,4 @@
-/* Making the records of runtime/frozen_record.py. Every function needs the GIL. */
+/* Making the records of runtime/base/frozen_record.py. Every function needs the GIL. */
 #ifndef NOJIT_RECORDS_H
 #define NOJIT_RECORDS_H
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import torch
 import triton
+from nojit.runtime.base.wording import told
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.fake.answers import Gpu
 from nojit.runtime.recording.fake.attention import choose_attention
@@ -27,7 +28,6 @@ from nojit.runtime.recording.fake.patches import Patches
 from nojit.runtime.recording.fake.problems import Problems
 from nojit.runtime.recording.fake.tensors import INNER, address_of
 from nojit.runtime.recording.generated import SEEN, force_settings
-from nojit.runtime.wording import told
 from torch._dynamo import convert_frame
 from torch._dynamo.device_interface import CudaInterface
 from torch._subclasses.fake_tensor import FakeTensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from nojit.runtime.gpu_limits import (
+from nojit.runtime.base.gpu_limits import (
     DEFAULT_SHARED_BYTES,
     REGISTERS_MAX,
     THREADS_MAX,

@@ -35,7 +35,7 @@ import importlib.util
 import sys
 from typing import Any, Final
 
-from nojit.runtime.caller_warning import warn_caller
+from nojit.runtime.base.caller_warning import warn_caller
 from nojit.runtime.serve.standin.callbacks import (
     MissingAttributeError,
     MissingError,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.errors import NojitError
-from nojit.runtime.frozen_record import Record
 
 __all__ = [
     "ADVICE",

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from nojit.runtime.launch_options import CONFIG_OPTIONS
+from nojit.runtime.base.launch_options import CONFIG_OPTIONS
 from nojit.runtime.serve.standin.callbacks import served, since
 from nojit.runtime.serve.standin.failures import AutotunerError
 from nojit.runtime.serve.standin.functions import KernelInterface

@@ -10,8 +10,8 @@ from nojit.aot.compile.pruning import prune_compiled, prune_failed
 from nojit.aot.manifest.archs import known_archs
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
+from nojit.runtime.base.gpu_limits import shared_bytes_max
 from nojit.runtime.errors import CompileError
-from nojit.runtime.gpu_limits import shared_bytes_max
 
 from tests.aot.entries import spec
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

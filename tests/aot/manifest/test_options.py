@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 from nojit.aot.manifest.options import FIXED, OPTIONS, TOOLCHAIN, option_value
+from nojit.runtime.base.launch_options import BUILT_WITH, CONFIG_OPTIONS, TUNABLE
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.launch_options import BUILT_WITH, CONFIG_OPTIONS, TUNABLE
 
 
 def test_the_runtime_knows_the_options_of_manifests():

@@ -15,8 +15,8 @@ from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.schema import json_schema
 from nojit.aot.plan.planner import make_plans
 from nojit.runtime import _core
+from nojit.runtime.base.launch_options import TUNABLE
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.launch_options import TUNABLE
 
 from tests.aot.conftest import HEADER, KERNEL, ROOT
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

@@ -16,9 +16,9 @@ from nojit.aot.pipeline.build import build
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.plan.tuned import check_tuned, expand_tuned
+from nojit.runtime.base.launch_options import TUNABLE
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, TuningError
-from nojit.runtime.launch_options import TUNABLE
 from nojit.runtime.table.table import KernelTable, TuningTable
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.recording.origins import (
     Distribution,
@@ -13,7 +14,6 @@ from nojit.runtime.recording.origins import (
     encode_origins,
     read_origins,
 )
-from nojit.runtime.strict_json import canonical_json
 
 FINGERPRINT = {
     "definitions": [{"module": "m", "qualname": "k", "text": "00", "names": [["helper", 0], ["SCALE", "11"]]}]

@@ -17,9 +17,9 @@ from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun
 from nojit.aot.tune.measure.tuning_run import tune
 from nojit.aot.tune.store.database import Database, open_database
+from nojit.runtime.base.wording import few
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import NojitError
-from nojit.runtime.wording import few
 
 __all__ = ["command"]
 

@@ -8,7 +8,7 @@ import pickle
 from typing import Any
 
 import pytest
-from nojit.runtime.frozen_record import Record
+from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.table.table import MISSING, Param
 
 
