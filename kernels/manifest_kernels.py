@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.call.call_facts import CallFacts
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.call_facts import CallFacts
 from nojit.runtime.table.table import Axis, Case, Config, Derived, KernelTable, Missing, Param
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, spell

@@ -8,11 +8,11 @@ from typing import Any, cast
 from nojit.kernels.manifest_kernels import Entry, arch_for, blank_table, entry_of, table_of
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.call.bound_call import Facts, call_facts
+from nojit.runtime.call.call_facts import CallFacts
 from nojit.runtime.fallback.jit_configs import specialization_of
 from nojit.runtime.fallback.jit_functions import UnavailableError, function_of
 from nojit.runtime.kernel import Holder, Kernel
-from nojit.runtime.launch.bound_call import Facts, call_facts
-from nojit.runtime.launch.call_facts import CallFacts
 from nojit.runtime.table.table import MISSING, KernelTable, Param
 
 __all__ = ["Unbuilt", "unbuilt"]

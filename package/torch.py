@@ -28,8 +28,8 @@ import torch
 from nojit.kernels.calls.torch_state import PLAIN
 from nojit.runtime import Kernel
 from nojit.runtime.base.wording import did_you_mean, few, shown
+from nojit.runtime.call.call_facts import slot_kind
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.call_facts import slot_kind
 from nojit.runtime.triton_attributes import KernelParam
 from nojit.runtime.types.names import is_tuple, members
 from nojit.runtime.values import DType, Value

@@ -2,7 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self, TypeAlias, overload
 
 from nojit.runtime.bundle.format import Attachment, BundleIndex, KernelEntry, Section, TargetInfo
-from nojit.runtime.launch.call_facts import Argument
+from nojit.runtime.call.call_facts import Argument
 from nojit.runtime.table.table import Launch, Slot
 from nojit.runtime.values import Value
 

@@ -1,6 +1,6 @@
 """The user's handle on a kernel: launch, explain, list choices, warm up, preload; and the attributes of Triton's functions.
 
-`nojit.runtime.first_calls` has what the engine asks at a first call, `nojit.runtime.launch.homes` which bundle serves a
+`nojit.runtime.first_call.callbacks` has what the engine asks at a first call, `nojit.runtime.first_call.kernel_bundles` which bundle serves a
 device.
 """
 
@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.first_calls import FirstCalls
-from nojit.runtime.launch.holders import Holder
-from nojit.runtime.launch.homes import Homes
+from nojit.runtime.first_call.arch_bundle import Holder
+from nojit.runtime.first_call.callbacks import FirstCalls
+from nojit.runtime.first_call.kernel_bundles import Homes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from nojit.runtime.call.call_facts import CallFacts
+
     # imported on demand: programs seldom ask for reasons, and NOJIT_TUNING is seldom set
     from nojit.runtime.explain.explanation import Explanation
-    from nojit.runtime.launch.call_facts import CallFacts
-    from nojit.runtime.launch.rows_to_load import Only
+    from nojit.runtime.first_call.rows_to_load import Only
     from nojit.runtime.table.table import KernelTable
     from nojit.runtime.triton_attributes import KernelParam, LaunchConfig
     from nojit.runtime.tuning.overrides import TuningSource
@@ -148,7 +149,7 @@ class Kernel(FirstCalls):
             BundleError: the image differs from the one that was built.
             DriverError: the CUDA driver reports an error.
         """
-        from nojit.runtime.launch.bound_call import is_dtype, placeholder  # noqa: PLC0415 - launches take tensors
+        from nojit.runtime.call.bound_call import is_dtype, placeholder  # noqa: PLC0415 - launches take tensors
 
         if any(map(is_dtype, args)) or any(map(is_dtype, kwargs.values())):
             runtime = {param.name: not param.constexpr for param in self._params}
@@ -173,7 +174,7 @@ class Kernel(FirstCalls):
             ArgumentError: no variant has a name or value of `only`.
         """
         if only is not None:
-            from nojit.runtime.launch.rows_to_load import check_only  # noqa: PLC0415 - most preloads load all
+            from nojit.runtime.first_call.rows_to_load import check_only  # noqa: PLC0415 - most preloads load all
 
             check_only([self.variants(device)], only, f"kernel {self.name}")
         return self.load_variants(device, only)
@@ -272,7 +273,7 @@ class Kernel(FirstCalls):
 def _rows_to_load(table: KernelTable, only: Only | None) -> list[int]:
     if only is None:
         return table.handle().rows_to_load(None)
-    from nojit.runtime.launch.rows_to_load import rows_to_load  # noqa: PLC0415 - most preloads load all
+    from nojit.runtime.first_call.rows_to_load import rows_to_load  # noqa: PLC0415 - most preloads load all
 
     return rows_to_load(table, only)
 

@@ -14,8 +14,8 @@ from nojit.runtime.base.wording import counted, nearest_or_few, typed
 from nojit.runtime.bundle.file import BundleFile, no_attachment
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError
+from nojit.runtime.first_call.images import Images
 from nojit.runtime.kernel import Holder, Kernel
-from nojit.runtime.launch.images import Images
 from nojit.runtime.observe.events import emit, log
 from nojit.runtime.target import by_arch
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from nojit.runtime.bundle.file import Accept
-    from nojit.runtime.launch.rows_to_load import Only
+    from nojit.runtime.first_call.rows_to_load import Only
     from nojit.runtime.tuning.overrides import TuningSource
 
 __all__ = ["Bundle", "load", "process_policy"]
@@ -259,7 +259,7 @@ class Bundle:
         else:
             chosen = [self.kernel(name) for name in kernels]
         if only is not None and chosen:
-            from nojit.runtime.launch.rows_to_load import check_only  # noqa: PLC0415 - most preloads load all
+            from nojit.runtime.first_call.rows_to_load import check_only  # noqa: PLC0415 - most preloads load all
 
             check_only([kernel.variants(device) for kernel in chosen], only, repr(self))
         return sum(kernel.load_variants(device, only) for kernel in chosen)

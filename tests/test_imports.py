@@ -112,13 +112,14 @@ RUNTIME: dict[str, set[str]] = {
     "expr": set(),
     "bundle": {"table"},
     "tuning": {"table", "expr"},
-    "launch": {"table", "tuning", "types", "expr", "observe"},
-    "explain": {"launch", "table", "types", "expr", "observe"},
+    "call": {"table", "types", "expr"},
+    "explain": {"call", "table", "types", "expr", "observe"},
     "discovery": {"bundle"},
     "trust": {"bundle", "discovery"},
-    "fallback": {"discovery", "explain", "launch", "table", "types", "expr"},
-    "recording": {"autostart", "bundle", "launch", "types"},
-    "serve": {"autostart", "observe", "bundle", "launch", "fallback", "recording"},
+    "fallback": {"discovery", "explain", "call", "table", "types", "expr"},
+    "first_call": {"call", "explain", "fallback", "table", "tuning", "expr", "observe"},
+    "recording": {"autostart", "bundle", "call", "types"},
+    "serve": {"autostart", "observe", "bundle", "call", "first_call", "fallback", "recording"},
 }
 # for each folder of the engine, the others whose headers it includes: only folders before it
 ENGINE: dict[str, set[str]] = {
@@ -137,7 +138,7 @@ ENGINE: dict[str, set[str]] = {
     "api": {"base", "bundle", "driver", "launch", "select"},
 }
 # packages that `import nojit.runtime` and a first launch load; the others load when a program needs them
-RUNTIME_AT_ONCE = {"bundle", "launch", "observe", "table"}
+RUNTIME_AT_ONCE = {"bundle", "first_call", "observe", "table"}
 REGISTRY = "nojit.aot.backends.registry"
 # of aot and runtime, what imports Triton: the folder of the compiler, and backends, which nothing but their vendor imports
 WITH_TRITON = "nojit.aot.compile.triton"

@@ -12,9 +12,9 @@ from nojit.runtime.base.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.base.wording import few
 from nojit.runtime.bundle.file import BundleFile
+from nojit.runtime.call.call_facts import Argument, CallFacts, pointee, slot_kind
 from nojit.runtime.errors import NojitError
 from nojit.runtime.explain.explanation import explain
-from nojit.runtime.launch.call_facts import Argument, CallFacts, pointee, slot_kind
 from nojit.runtime.recording.closure import fingerprint
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, read_origins

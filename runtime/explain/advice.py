@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.launch_options import BUILT_WITH
 from nojit.runtime.base.wording import shown
+from nojit.runtime.call.call_facts import NONE, Argument, accepts, expression_value, natural_type
 from nojit.runtime.explain.selection import Selection
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.expr.expression import Value as Operand
-from nojit.runtime.launch.call_facts import NONE, Argument, accepts, expression_value, natural_type
 from nojit.runtime.table.table import Axis
 from nojit.runtime.types.constants import constant_type
 from nojit.runtime.types.names import descriptor_parts, is_descriptor, is_tuple, members

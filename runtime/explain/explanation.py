@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.call.call_facts import Argument, CallFacts, accepts
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.explain.selection import Selection
-from nojit.runtime.launch.call_facts import Argument, CallFacts, accepts
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import Value
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import perf_counter_ns
 
+from nojit.runtime.call.call_facts import Argument, CallFacts, leaf_of
 from nojit.runtime.explain.selection import Selection
-from nojit.runtime.launch.call_facts import Argument, CallFacts, leaf_of
 from nojit.runtime.observe.events import HintMiss, note_hint_miss
 from nojit.runtime.table.table import KernelTable
 

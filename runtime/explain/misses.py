@@ -7,11 +7,11 @@ from typing import Final
 
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
+from nojit.runtime.call.call_facts import mismatch
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.explain.advice import advise
 from nojit.runtime.explain.hint_misses import hinted
 from nojit.runtime.explain.selection import Selection
-from nojit.runtime.launch.call_facts import mismatch
 
 __all__ = ["Rejection", "no_match", "rejections"]
 

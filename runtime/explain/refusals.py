@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from nojit.runtime.base.launch_options import BUILT_WITH
 from nojit.runtime.base.wording import did_you_mean, shown
+from nojit.runtime.call.call_facts import NONE, CallFacts, mismatch, pointee, untyped_leaves
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.call_facts import NONE, CallFacts, mismatch, pointee, untyped_leaves
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.types.names import leaves
 from nojit.runtime.values import spell

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from nojit.runtime import _core
 from nojit.runtime.base.wording import shown
+from nojit.runtime.call.call_facts import CallFacts, expression_value
 from nojit.runtime.explain.refusals import refusal
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.expression import ExpressionError, parse
-from nojit.runtime.launch.call_facts import CallFacts, expression_value
 from nojit.runtime.table.table import KernelTable, Missing
 from nojit.runtime.values import Value, spell
 

@@ -19,6 +19,7 @@ from nojit.runtime.base.caller_warning import warn_caller
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.launch_options import TOOLCHAIN
 from nojit.runtime.base.wording import shown
+from nojit.runtime.call.call_facts import Argument, CallFacts, accepts, natural_type
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.refusals import check_names
 from nojit.runtime.expr import expression as expr
@@ -32,7 +33,6 @@ from nojit.runtime.fallback.jit_configs import (
 )
 from nojit.runtime.fallback.jit_functions import UnavailableError, function_of, load, load_named
 from nojit.runtime.fallback.policy import MissWarning, policy
-from nojit.runtime.launch.call_facts import Argument, CallFacts, accepts, natural_type
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import PDL_SINCE
 from nojit.runtime.types.names import NONE, descriptor_parts, is_descriptor, is_tuple, members

@@ -42,7 +42,7 @@ from types import FunctionType, ModuleType
 from typing import Any, TypeAlias
 
 from nojit.runtime.base.strict_json import Json, canonical_json
-from nojit.runtime.launch.constexprs import constexpr_value
+from nojit.runtime.call.constexprs import constexpr_value
 from nojit.runtime.values import DType, FunctionRef, encode_value, module_of
 
 __all__ = ["Closure", "capture", "digest_of", "drift_of", "fingerprint", "kind_of", "place_of"]

@@ -16,8 +16,8 @@ from sys import modules
 from typing import Any, Final, Protocol
 
 from nojit.runtime.base.strict_json import Json, canonical_json
+from nojit.runtime.call.constexprs import constexpr_value
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.recording.closure import Closure, capture
 from nojit.runtime.recording.specialization import Specialization
 from nojit.runtime.recording.winner_spelling import config_by_name

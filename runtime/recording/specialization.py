@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from nojit.runtime.base.strict_json import Json, canonical_json
+from nojit.runtime.call.constexprs import constexpr_value
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.recording.closure import kind_of, place_of
 from nojit.runtime.types.constants import constant_type
 from nojit.runtime.types.names import NONE

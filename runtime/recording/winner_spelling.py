@@ -7,8 +7,8 @@ from typing import Any
 
 from nojit.runtime.base.launch_options import CONFIG_OPTIONS
 from nojit.runtime.base.strict_json import Json
+from nojit.runtime.call.constexprs import constexpr_value
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.values import encode_value
 
 __all__ = ["config_by_name", "encoded_config", "encoded_key"]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from nojit.runtime import _core
 from nojit.runtime.base.launch_options import BUILT_WITH
-from nojit.runtime.launch.constexprs import row_constexprs
+from nojit.runtime.call.constexprs import row_constexprs
 
 if TYPE_CHECKING:
-    from nojit.runtime.launch.holders import Holder
+    from nojit.runtime.first_call.arch_bundle import Holder
     from nojit.runtime.serve.kernel import ServedKernel
     from nojit.runtime.table.table import KernelTable
 

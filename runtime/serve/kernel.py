@@ -10,10 +10,10 @@ from nojit.runtime import _core
 from nojit.runtime.base.caller_warning import warn_caller
 from nojit.runtime.base.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.base.wording import shown
+from nojit.runtime.call.bound_call import Facts
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
+from nojit.runtime.first_call.arch_bundle import Holder
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.launch.bound_call import Facts
-from nojit.runtime.launch.holders import Holder
 from nojit.runtime.observe.events import emit
 from nojit.runtime.recording.closure import drift_of
 from nojit.runtime.recording.origins import Origin

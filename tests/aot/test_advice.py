@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nojit.aot.pack.tables import build_table
+from nojit.runtime.call.call_facts import Argument, CallFacts
 from nojit.runtime.errors import ArgumentError, ManifestError, NoMatchingVariantError
 from nojit.runtime.explain.explanation import choose
-from nojit.runtime.launch.call_facts import Argument, CallFacts
 from nojit.runtime.table.table import KernelTable
 
 from tests.aot.contents import kernel_content

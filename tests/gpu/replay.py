@@ -21,11 +21,11 @@ import torch
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.plan import Plan, PlannedKernel
 from nojit.aot.plan.variant import Variant
+from nojit.runtime.call.call_facts import expression_value
+from nojit.runtime.call.constexprs import row_names
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.explain.explanation import choose
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.launch.call_facts import expression_value
-from nojit.runtime.launch.constexprs import row_names
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import identity
 from torch import Tensor

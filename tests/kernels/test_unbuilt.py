@@ -194,7 +194,7 @@ def test_its_table_is_that_of_the_calls_arch_and_case(policy, monkeypatch, faket
 
 def test_a_table_says_of_a_config_what_its_descriptors_blocks_are():
     pytest.importorskip("triton")
-    from nojit.runtime.launch.call_facts import Argument, CallFacts
+    from nojit.runtime.call.call_facts import Argument, CallFacts
 
     entry = manifest_kernels.entry_of("bmm_sm90")
     params = tuple(Param(param.name, param.is_constexpr) for param in function_of("bmm_sm90").params)

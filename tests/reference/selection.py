@@ -8,8 +8,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nojit.runtime.call.call_facts import Argument, CallFacts
 from nojit.runtime.expr.expression import UNSEEN, Pointer
-from nojit.runtime.launch.call_facts import Argument, CallFacts
 from nojit.runtime.table.table import KernelTable, Missing
 from nojit.runtime.values import DType, FunctionRef
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core
+from nojit.runtime.call.bound_call import Facts, call_facts
+from nojit.runtime.call.call_facts import CallFacts
+from nojit.runtime.call.constexprs import constexpr_value
 from nojit.runtime.descriptor import TensorDescriptor
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.explanation import best
 from nojit.runtime.expr.postfix import postfix
-from nojit.runtime.launch.bound_call import Facts, call_facts
-from nojit.runtime.launch.call_facts import CallFacts
-from nojit.runtime.launch.constexprs import constexpr_value
 from nojit.runtime.table.table import Derived, KernelTable, Missing
 from nojit.runtime.tuning.lookup import Lookup
 from nojit.runtime.values import DType

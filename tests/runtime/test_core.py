@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core
+from nojit.runtime.call.call_facts import Argument
 from nojit.runtime.errors import BundleError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.expression import ExpressionError, Op, Pointer, Tag
 from nojit.runtime.expr.postfix import evaluate, postfix
-from nojit.runtime.launch.call_facts import Argument
 from nojit.runtime.table.table import Case, Config, KernelTable, Param
 from nojit.runtime.values import DType, FunctionRef
 

@@ -19,7 +19,7 @@ from nojit.runtime.errors import (
     BundleIntegrityError,
     DriverError,
 )
-from nojit.runtime.launch.rows_to_load import rows_to_load
+from nojit.runtime.first_call.rows_to_load import rows_to_load
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make

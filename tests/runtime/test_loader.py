@@ -231,7 +231,7 @@ def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda:
         "runtime.load(sys.argv[1]).kernel('add')(7); print(*(set(sys.modules) - before))"
     )
     brought = set(run(code, path).split())
-    assert "nojit.runtime.launch.plans" in brought
+    assert "nojit.runtime.first_call.plans" in brought
     # what reads JSON and expressions, what says why a variant does not serve, what names a broken rule
     others = (
         "expr",

@@ -17,8 +17,8 @@ from nojit.aot.pack.sections import encode_table
 from nojit.runtime import _core
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.launch.holders import Holder
-from nojit.runtime.launch.images import Images
+from nojit.runtime.first_call.arch_bundle import Holder
+from nojit.runtime.first_call.images import Images
 from nojit.runtime.table.reading import Layout, decode_table
 from nojit.runtime.table.table import KernelTable, Missing
 from nojit.runtime.values import DType, FunctionRef, Value, identity

@@ -56,7 +56,7 @@ static __attribute__((noinline, cold)) int refuse_unread(PyObject *object, PyObj
     PyErr_Fetch(&type, &cause, &traceback);
     bool expected = type == NULL || (PyErr_GivenExceptionMatches(type, PyExc_Exception) &&
                                      !PyErr_GivenExceptionMatches(type, PyExc_MemoryError));
-    PyObject *module = expected ? PyImport_ImportModule("nojit.runtime.launch.odd_tensors") : NULL;
+    PyObject *module = expected ? PyImport_ImportModule("nojit.runtime.call.refused_tensors") : NULL;
     PyObject *kind = module == NULL ? NULL : PyObject_CallMethod(module, "kind_of", "O", object);
     Py_XDECREF(module);
     if (kind != NULL && PyUnicode_GET_LENGTH(kind) == 0) {

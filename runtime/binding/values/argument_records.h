@@ -1,4 +1,4 @@
-/* Arguments as runtime/launch/call_facts.py describes them, for the engine. Every function needs the GIL. */
+/* Arguments as runtime/call/call_facts.py describes them, for the engine. Every function needs the GIL. */
 #ifndef NOJIT_ARGUMENT_RECORDS_H
 #define NOJIT_ARGUMENT_RECORDS_H
 

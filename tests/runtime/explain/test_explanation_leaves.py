@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
-from nojit.runtime.explain.explanation import choose, explain
-from nojit.runtime.expr import expression as expr
-from nojit.runtime.launch.call_facts import (
+from nojit.runtime.call.call_facts import (
     Argument,
     CallFacts,
     accepts,
@@ -16,6 +13,9 @@ from nojit.runtime.launch.call_facts import (
     pointee,
     slot_kind,
 )
+from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
+from nojit.runtime.explain.explanation import choose, explain
+from nojit.runtime.expr import expression as expr
 from nojit.runtime.table.table import Axis, Case
 
 from tests.runtime.explain.test_explanation import NOTHING, integer, make_table, pointer

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.runtime import _core
+from nojit.runtime.call.call_facts import expression_value
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.operations import constant
 from nojit.runtime.expr.postfix import postfix, words_of
-from nojit.runtime.launch.call_facts import expression_value
 
 from tests.reference import expressions as reference
 

@@ -313,7 +313,7 @@ def test_names_of_an_older_triton_depend_on_the_recorded_version(script):
 def test_a_function_of_tritons_library_is_a_jit_function(script):
     """A program passes ``tl.sum`` as a constexpr: nojit knows it by its module and name."""
     told = script(
-        "import triton, triton.language as tl\nfrom nojit.runtime.launch.constexprs import constexpr_value\n"
+        "import triton, triton.language as tl\nfrom nojit.runtime.call.constexprs import constexpr_value\n"
         "try:\n    tl.sum.src\nexcept standin.MissingError as error:\n    source = str(error)\n"
         "print(json.dumps([isinstance(tl.sum, triton.JITFunction), tl.sum.arg_names[:2], tl.sum.__module__, source, "
         "str(constexpr_value(tl.sum, 'f', 'k')), str(constexpr_value(tl.float16, 'f', 'k')), constexpr_value(tl.constexpr(3), 'f', 'k')]))"

@@ -6,8 +6,8 @@ from __future__ import annotations
 from _collections_abc import Mapping
 
 from nojit.runtime.base.wording import did_you_mean, typed
+from nojit.runtime.call.constexprs import constexpr_value, resolved, row_names
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.constexprs import constexpr_value, resolved, row_names
 from nojit.runtime.values import identity
 
 TYPE_CHECKING = False

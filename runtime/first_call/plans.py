@@ -5,13 +5,13 @@ from __future__ import annotations
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.wording import typed
+from nojit.runtime.call.constexprs import row_constexprs, row_names
 from nojit.runtime.errors import ArgumentError, BundleError
-from nojit.runtime.launch.constexprs import row_constexprs, row_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nojit.runtime.launch.call_facts import Argument, CallFacts
-    from nojit.runtime.launch.holders import Holder
+    from nojit.runtime.call.call_facts import Argument, CallFacts
+    from nojit.runtime.first_call.arch_bundle import Holder
     from nojit.runtime.table.table import KernelTable
     from nojit.runtime.values import Value
 
@@ -75,8 +75,8 @@ def make_plan(holder: Holder, table: KernelTable, row: int, device: int, read: _
 
 def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) -> ArgumentError:
     """Make the error for a call of a row where the bundle's grid is no int."""
+    from nojit.runtime.call.call_facts import expression_value  # noqa: PLC0415 - as above
     from nojit.runtime.expr import expression as expr  # noqa: PLC0415 - for an error alone
-    from nojit.runtime.launch.call_facts import expression_value  # noqa: PLC0415 - as above
 
     names: dict[str, Argument | Value] = {**row_names(table, row), **call.arguments, "arch": call.arch}
     text = table.grid[dimension]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from nojit.runtime import _core
+from nojit.runtime.call.call_facts import Argument, CallFacts
+from nojit.runtime.call.constexprs import constexpr_value, resolved
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.launch.call_facts import Argument, CallFacts
-from nojit.runtime.launch.constexprs import constexpr_value, resolved
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import DType, FunctionRef, Value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.errors import NoMatchingVariantError
-from nojit.runtime.launch.images import Images
+from nojit.runtime.first_call.images import Images
 from nojit.runtime.target import ImageArch, arch_number, parse_image_arch, spell_arch
 
 TYPE_CHECKING = False

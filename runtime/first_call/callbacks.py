@@ -1,6 +1,6 @@
-"""The first call of a specialization: what the binding asks Python while it has no plan for a call.
+"""The first call of a specialization: answers for the binding while it has no plan for a call.
 
-The engine selects and launches. Python makes specs and plans (`nojit.runtime.launch.plans`), words errors
+The engine selects and launches. Python makes specs and plans (`nojit.runtime.first_call.plans`), words errors
 (`nojit.runtime.explain`), and hands calls that no variant serves to `nojit.runtime.fallback`.
 """
 
@@ -10,9 +10,9 @@ from _thread import RLock
 from time import perf_counter_ns
 
 from nojit.runtime import _core
+from nojit.runtime.call.constexprs import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError
-from nojit.runtime.launch.constexprs import UNKNOWN, UNKNOWN_CONSTANT, constexpr_value
-from nojit.runtime.launch.plans import grid_error, make_plan, read_row
+from nojit.runtime.first_call.plans import grid_error, make_plan, read_row
 from nojit.runtime.observe.events import emit
 from nojit.runtime.table.table import MISSING
 from nojit.runtime.values import DType, FunctionRef
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, TypeVar
 
+    from nojit.runtime.call.bound_call import Facts
+    from nojit.runtime.call.call_facts import CallFacts
+
     # imported on demand: calls without a variant are rare
     from nojit.runtime.fallback.jit_call import JitFallback
-    from nojit.runtime.launch.bound_call import Facts
-    from nojit.runtime.launch.call_facts import CallFacts
-    from nojit.runtime.launch.holders import Holder
-    from nojit.runtime.launch.homes import Homes
+    from nojit.runtime.first_call.arch_bundle import Holder
+    from nojit.runtime.first_call.kernel_bundles import Homes
     from nojit.runtime.table.table import KernelTable
     from nojit.runtime.values import Value
 
@@ -166,7 +167,7 @@ class FirstCalls(_core.Dispatcher):
         raise grid_error(self._homes.table(holder), row, dimension, self._call_facts(holder, facts))
 
     def _call_facts(self, holder: Holder, facts: Facts) -> CallFacts:
-        from nojit.runtime.launch.bound_call import call_facts  # noqa: PLC0415 - the engine chooses
+        from nojit.runtime.call.bound_call import call_facts  # noqa: PLC0415 - the engine chooses
 
         return call_facts(facts, self._homes.table(holder), holder.arch)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nojit.runtime import _core
 from nojit.runtime.base.wording import typed
 from nojit.runtime.errors import ArgumentError, BundleError
-from nojit.runtime.launch.holders import Holder, best_holder, closest_holder
+from nojit.runtime.first_call.arch_bundle import Holder, best_holder, closest_holder
 from nojit.runtime.observe.events import log
 from nojit.runtime.target import parse_image_arch, spell_arch
 

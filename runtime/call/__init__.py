@@ -1,0 +1,1 @@
+"""Calls as facts: arguments, constexprs and options, as selection needs them."""

@@ -1,0 +1,1 @@
+"""First calls of specializations: the bundle that serves a device, images, plans."""

@@ -1,1 +1,0 @@
-"""First launches: facts of a call, keys, images, plans."""
