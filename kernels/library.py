@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from nojit.runtime.discovery.discover import Found
     from nojit.runtime.loader import Bundle
 
-__all__ = ["CURRENT", "Kernel", "Provider", "Source", "devices", "get", "is_batch_invariant", "override", "rehearsal"]
+__all__ = [
+    "CURRENT",
+    "Kernel",
+    "Provider",
+    "Source",
+    "devices",
+    "get",
+    "has",
+    "is_batch_invariant",
+    "override",
+    "rehearsal",
+]
 
 
 class Kernel(Protocol):
@@ -50,6 +61,8 @@ class Source:
     batch_invariant: bool | None = False
     """Whether results must not depend on the batch; None until the environment variable has been read."""
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
+    """Names of kernels that `has` did not find; it does not ask for them again."""
     rehearses: Source | None = None
     """For a rehearsal, the source under which its calls are cached; otherwise None."""
 
@@ -64,6 +77,16 @@ class Source:
             # if two threads ask at once, the first to store wins and both get its kernel
             kernel = self.kernels.setdefault(name, self.provider(name))
         return kernel
+
+    def has(self, name: str) -> bool:
+        """Return whether the provider has the kernel `name`; it is asked once."""
+        if name in self.absent:
+            return False
+        try:
+            self.kernel(name)
+        except KernelNotFoundError:
+            self.absent.add(name)
+        return name not in self.absent
 
 
 def _from_bundles(name: str) -> Kernel:
@@ -180,6 +203,17 @@ def get(name: str) -> Kernel:
         BundleTrustError: ``NOJIT_TRUST`` refuses a bundle that holds the kernel.
     """
     return CURRENT.source.kernel(name)
+
+
+def has(name: str) -> bool:
+    """Return whether the current source has the kernel `name`.
+
+    Operators ask for kernels that only make a call faster: a bundle may lack them.
+
+    Raises:
+        BundleError, BundleTrustError: as `get`.
+    """
+    return CURRENT.source.has(name)
 
 
 def devices() -> frozenset[str]:

@@ -16,6 +16,8 @@ EVERYWHERE = ("bmm_merge", "flex_decoding", "flex_decoding_merge", "rms_norm_fwd
 """Kernels that the model launches on any device."""
 ON_HOPPER = ("bmm_few", "bmm_row", "bmm_sm90", "bmm_tiles_sm90", "flash_attention_fwd_sm90")
 ELSEWHERE = ("bmm", "flash_attention_fwd")
+FASTER = ("bmm_merge", "bmm_tiles_sm90")
+"""Kernels that a bundle may lack, as those of the profile `core` do: others are launched instead."""
 
 
 def launched(dim: int) -> Mapping[str, Any]:
@@ -56,7 +58,8 @@ def preload(ordinal: int, dim: int) -> int:
     """
     hopper = runtime.device_capability(ordinal) // 10 == 9
     names = (*EVERYWHERE, *(ON_HOPPER if hopper else ELSEWHERE))
-    return sum(library.get(name).load_variants(ordinal, launched(dim)) for name in names)
+    held = [name for name in names if name not in FASTER or library.has(name)]
+    return sum(library.get(name).load_variants(ordinal, launched(dim)) for name in held)
 
 
 @contextmanager

@@ -127,7 +127,9 @@ def prepare(
     maps = _maps_of(left, right, result, a.element_size()) if fits and not is_unaligned(out) else None
     if maps is None:
         return replace(whole.pointed(), shape=shape, swapped=swapped)
-    plan = None if tuned or library.is_batch_invariant() else whole.plan(maps)
+    # without these kernels, as in the profile `core`, the bundle chooses among the tiles that it has
+    is_fixed = tuned or library.is_batch_invariant() or not library.has("bmm_tiles_sm90")
+    plan = None if is_fixed else whole.plan(maps)
     if plan is None:
         return replace(whole.mapped(maps), shape=shape, swapped=swapped)
     of_a, of_b, of_out = maps

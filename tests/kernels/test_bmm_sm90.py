@@ -14,6 +14,7 @@ from nojit.kernels.bmm import launch as launch_module
 from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
 from nojit.kernels.gemm.cost import Plan
 from nojit.kernels.gemm.splits import TILE, splits_of
+from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 
 from tests.kernels import sm90
@@ -70,6 +71,18 @@ def test_products(sizes, trans_a, trans_b):
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
     assert_accurate(mm(a[0], b[0]), a[0].double() @ b[0].double(), a[0] @ b[0])
     assert set(asked) <= {"bmm_sm90", "bmm_tiles_sm90", "bmm_merge"}
+
+
+def test_a_bundle_without_other_tiles_runs_products_by_those_that_it_has():
+    def untiled(name: str):
+        if name != "bmm_sm90":
+            raise KernelNotFoundError("expected a bundle that holds the kernel", got=f"none with {name!r}")
+        return provide(name)
+
+    a, b = sm90.stored((1, 24, 1096), False), sm90.stored((1, 1096, 72), True)
+    with library.override(untiled):
+        assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
+    assert asked == ["bmm_sm90"]
 
 
 @pytest.mark.parametrize("depth", [72, 1096], ids=["whole", "in parts"])

@@ -66,6 +66,22 @@ def test_a_provider_that_fails_is_asked_again():
         assert library.get("k")()[0] == "k"
 
 
+def test_a_provider_is_asked_once_whether_it_has_a_kernel():
+    asked = []
+
+    def provide(name):
+        asked.append(name)
+        if name == "slow":
+            return len
+        raise KernelNotFoundError("expected a bundle that holds the kernel", got=f"none with {name!r}")
+
+    with library.override(provide):
+        assert [library.has(name) for name in ("slow", "fast") * 2] == [True, False] * 2
+        assert asked == ["slow", "fast"]
+        with pytest.raises(KernelNotFoundError, match="none with 'fast'"):
+            library.get("fast")
+
+
 def test_an_override_needs_a_device():
     with (
         pytest.raises(ValueError, match="devices: expected at least one device type"),
