@@ -1,7 +1,7 @@
 """Source of the operators' kernels: the bundles at hand, or a provider that a test installs.
 
 Operators call `get` with a kernel's manifest name at every call, and launch the result. By default, `get` returns the
-kernel from the first bundle for each arch that holds it, in the order of `nojit.runtime.discovery.discover.holders`. `override`
+kernel from the first bundle for each arch that holds it, in the order of `nojit.runtime.discovery.discover.bundles_of_kernels`. `override`
 installs another provider for the whole process, not for one thread, because autograd runs backward kernels on threads
 of its own.
 """
@@ -100,7 +100,7 @@ def _from_bundles(name: str) -> Kernel:
     policy = os.environ.get("NOJIT_TRUST"), os.environ.get("NOJIT_TRUSTED_KEYS")
     # the modification time makes a rebuilt file a new one
     files = tuple((one, one.path.stat().st_mtime_ns) for one in found)
-    held, passed_over, accept = _holders(files, tuple(map(str, broken)), policy)
+    held, passed_over, accept = _bundles_of_kernels(files, tuple(map(str, broken)), policy)
     if name in held:
         holding = tuple(held[name].values())
         names: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ def _missing(error: KernelNotFoundError, name: str) -> Kernel:
 
 
 @lru_cache(maxsize=4)
-def _holders(
+def _bundles_of_kernels(
     files: tuple[tuple[Found, int], ...], broken: tuple[str, ...], _policy: tuple[str | None, ...]
 ) -> tuple[dict[str, dict[str, BundleFile]], tuple[str, ...], Accept | None]:
     """Return the bundles that hold each kernel, by kernel name and arch; why others were skipped; and the trust policy.
@@ -145,7 +145,7 @@ def _holders(
     an error when it is loaded. A foreign bundle is skipped if it is damaged, refused, or older than one beside it.
     Bundles stay open, so that the launched bytes are the verified bytes.
     """
-    from nojit.runtime.discovery.discover import holders, serving  # noqa: PLC0415 - as above
+    from nojit.runtime.discovery.discover import bundles_of_kernels, serving  # noqa: PLC0415 - as above
     from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded  # noqa: PLC0415 - as above
     from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the binding
     from nojit.runtime.observe.events import log  # noqa: PLC0415 - as above
@@ -172,7 +172,7 @@ def _holders(
             file.close()
     for reason in passed_over:
         log(30, f"passed over: {reason}")
-    return holders(one for one in bundles if one[0].path not in older), tuple(passed_over), accept
+    return bundles_of_kernels(one for one in bundles if one[0].path not in older), tuple(passed_over), accept
 
 
 @cache
@@ -184,13 +184,13 @@ def _open(files: tuple[BundleFile, ...], names: tuple[str, ...]) -> Bundle:
 
 
 class _Current:
-    """Holder of the current source. A single assignment replaces it, so that readers see either the old or the new source."""
+    """The current source. A single assignment replaces it, so that readers see either the old or the new source."""
 
     source = Source(_from_bundles, frozenset({"cuda"}), batch_invariant=None)
 
 
 CURRENT: Final = _Current()
-"""The process's holder of the current source; every call reads its `source`."""
+"""The current source of the process; every call reads its `source`."""
 
 
 def get(name: str) -> Kernel:

@@ -12,7 +12,8 @@ from nojit.runtime.call.bound_call import Facts, call_facts
 from nojit.runtime.call.call_facts import CallFacts
 from nojit.runtime.fallback.jit_configs import specialization_of
 from nojit.runtime.fallback.jit_functions import UnavailableError, function_of
-from nojit.runtime.kernel import Holder, Kernel
+from nojit.runtime.first_call.arch_bundle import ArchBundle
+from nojit.runtime.kernel import Kernel
 from nojit.runtime.table.table import MISSING, KernelTable, Param
 
 __all__ = ["Unbuilt", "unbuilt"]
@@ -39,9 +40,9 @@ class Unbuilt(Kernel):
         self._base = blank_table(entry, params)
         self._base.know_param_types({param.name: () for param in params if not param.constexpr})
         self._tables: dict[Hashable, KernelTable] = {}
-        super().__init__(str(entry.words["name"]), [cast("Holder", _Manifest(self._base))])
+        super().__init__(str(entry.words["name"]), [cast("ArchBundle", _Manifest(self._base))])
         # no bundle serves any device
-        self._homes.holders = ()
+        self._bundles.bundles = ()
 
     def __repr__(self) -> str:
         return f"Unbuilt({self.name!r})"

@@ -76,7 +76,7 @@ __all__ = [
     "telemetry",
 ]
 
-_HOMES = {
+_MODULE_OF = {
     "Bundle": "loader",
     "Counters": "observe.events",
     "Explanation": "explain.explanation",
@@ -100,7 +100,7 @@ def __getattr__(name: str) -> Any:
         return _module(f"observe.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(_module(_HOMES.get(name, "errors")), name)
+    value = globals()[name] = getattr(_module(_MODULE_OF.get(name, "errors")), name)
     return value
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.first_call.arch_bundle import Holder
+from nojit.runtime.first_call.arch_bundle import ArchBundle
 from nojit.runtime.first_call.callbacks import FirstCalls
-from nojit.runtime.first_call.kernel_bundles import Homes
+from nojit.runtime.first_call.kernel_bundles import KernelBundles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nojit.runtime.triton_attributes import KernelParam, LaunchConfig
     from nojit.runtime.tuning.overrides import TuningSource
 
-__all__ = ["Choices", "Holder", "Kernel", "Warmed"]
+__all__ = ["Choices", "Kernel", "Warmed"]
 
 
 class Warmed(Record):
@@ -84,15 +84,15 @@ class Kernel(FirstCalls):
     def __init__(
         self,
         name: str,
-        holders: Sequence[Holder],
-        overrides: Mapping[Holder, TuningSource] | None = None,
+        bundles: Sequence[ArchBundle],
+        overrides: Mapping[ArchBundle, TuningSource] | None = None,
         *,
         batch_invariant: bool = False,
     ) -> None:
-        super().__init__(Homes(name, holders, overrides, batch_invariant=batch_invariant))
+        super().__init__(KernelBundles(name, bundles, overrides, batch_invariant=batch_invariant))
 
     def __repr__(self) -> str:
-        return f"Kernel({self.name!r}, {', '.join(str(holder.image_arch) for holder in self._homes.holders)})"
+        return f"Kernel({self.name!r}, {', '.join(str(bundle.image_arch) for bundle in self._bundles.bundles)})"
 
     def explain(self, /, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Explanation:
         """Explain which variant a call would run, and why each other one does not match. Launches and loads nothing.
@@ -108,10 +108,10 @@ class Kernel(FirstCalls):
 
         there, facts = self._facts(*args, **kwargs)
         ordinal = there if device is None else device
-        holder = self._homes.holder_for(self._homes.capability(arch, ordinal))
-        table = self._homes.table(holder)
-        lookup = self._homes.lookup(holder, table, ordinal if arch is None else None)
-        return explain(table, self._call_facts(holder, facts), lookup)
+        bundle = self._bundles.bundle_for(self._bundles.capability(arch, ordinal))
+        table = self._bundles.table(bundle)
+        lookup = self._bundles.lookup(bundle, table, ordinal if arch is None else None)
+        return explain(table, self._call_facts(bundle, facts), lookup)
 
     def choices(self, /, *args: Any, device: int | None = None, arch: str | None = None, **kwargs: Any) -> Choices:
         """Return every variant that can serve a call, best first, for a tuner to try. Launches and loads nothing.
@@ -129,8 +129,8 @@ class Kernel(FirstCalls):
         from nojit.runtime.explain.explanation import choose  # noqa: PLC0415 - tuners ask
 
         there, facts = self._facts(*args, **kwargs)
-        holder = self._homes.holder_for(self._homes.capability(arch, there if device is None else device))
-        table, call = self._homes.table(holder), self._call_facts(holder, facts)
+        bundle = self._bundles.bundle_for(self._bundles.capability(arch, there if device is None else device))
+        table, call = self._bundles.table(bundle), self._call_facts(bundle, facts)
         return Choices(table, choose(table, call).considered, _key_of(table, call))
 
     def warmup(self, /, *args: Any, grid: object = None, **kwargs: Any) -> Warmed:  # noqa: ARG002 - Triton's spelling
@@ -181,12 +181,12 @@ class Kernel(FirstCalls):
 
     def load_variants(self, device: int | None, only: Only | None) -> int:
         """Load variants as `preload` does, but ignore names and values of `only` that no variant has."""
-        ordinal = self._homes.ordinal(device)
-        holder, table = self._homes.of(ordinal)
+        ordinal = self._bundles.ordinal(device)
+        bundle, table = self._bundles.of(ordinal)
         images = set()
         for row in _rows_to_load(table, only):
-            read = self._read(holder, table, row)
-            holder.images.load(table, row, ordinal, read)
+            read = self._read(bundle, table, row)
+            bundle.images.load(table, row, ordinal, read)
             images.add(read.image)
         return len(images)
 
@@ -196,12 +196,12 @@ class Kernel(FirstCalls):
         Raises:
             NoMatchingVariantError: the kernel has no variants for the device.
         """
-        ordinal = self._homes.ordinal(device)
-        return self._homes.of(ordinal)[1]
+        ordinal = self._bundles.ordinal(device)
+        return self._bundles.of(ordinal)[1]
 
     def fits(self, device: int | None = None) -> bool:
         """Return whether a bundle with this kernel runs on a device, by default the current one."""
-        return bool(self._homes.running_on(_core.device_capability(self._homes.ordinal(device))))
+        return bool(self._bundles.running_on(_core.device_capability(self._bundles.ordinal(device))))
 
     # attributes of Triton's functions and autotuners, for code written for them
 
@@ -225,14 +225,14 @@ class Kernel(FirstCalls):
         """The function's params in its order."""
         from nojit.runtime.triton_attributes import params_of  # noqa: PLC0415 - launches ask for none
 
-        return params_of(self._homes.first_table)
+        return params_of(self._bundles.first_table)
 
     @property
     def configs(self) -> tuple[LaunchConfig, ...]:
         """The manifest's configs, of the first available architecture."""
         from nojit.runtime.triton_attributes import config_of  # noqa: PLC0415 - as above
 
-        return tuple(map(config_of, self._homes.first_table.configs))
+        return tuple(map(config_of, self._bundles.first_table.configs))
 
     @property
     def best_config(self) -> LaunchConfig:
@@ -245,8 +245,8 @@ class Kernel(FirstCalls):
 
         if self._last is None:
             raise AttributeError(f"kernel {self.name} has no best_config: expected a launch before, got none")
-        holder, row = self._last.payload
-        table = self._homes.table(holder)
+        bundle, row = self._last.payload
+        table = self._bundles.table(bundle)
         return config_of(table.configs[table.columns["config"][row]])
 
     def run(

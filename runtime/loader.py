@@ -14,8 +14,9 @@ from nojit.runtime.base.wording import counted, nearest_or_few, typed
 from nojit.runtime.bundle.file import BundleFile, no_attachment
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError
+from nojit.runtime.first_call.arch_bundle import ArchBundle
 from nojit.runtime.first_call.images import Images
-from nojit.runtime.kernel import Holder, Kernel
+from nojit.runtime.kernel import Kernel
 from nojit.runtime.observe.events import emit, log
 from nojit.runtime.target import by_arch
 
@@ -146,7 +147,7 @@ class Bundle:
             twins = os.environ.get("NOJIT_DEBUG_INFO")
             if twins:
                 self.files = _with_twins(self.files, twins, accept)
-            self._holders, beaten = _merge(self.files, first_wins=first_wins)
+            self._by_kernel, beaten = _merge(self.files, first_wins=first_wins)
             for file, reason in older:
                 log(30, f"passed over {file}: {reason}")
             for file, reason in beaten:
@@ -154,7 +155,7 @@ class Bundle:
             self.passed_over = older + beaten
             self._batch_invariant = os.environ.get("NOJIT_BATCH_INVARIANT") is not None and _batch_invariant()
             places = os.environ.get("NOJIT_TUNING")
-            self._overrides = _overrides(places, self._holders) if places else {}
+            self._overrides = _overrides(places, self._by_kernel) if places else {}
         except BaseException:
             self.close()
             for one in given:
@@ -170,7 +171,7 @@ class Bundle:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of the kernels, sorted."""
-        return tuple(self._holders)
+        return tuple(self._by_kernel)
 
     def kernel(self, name: str) -> Kernel:
         """Return a kernel; the same object each time.
@@ -185,25 +186,25 @@ class Bundle:
         with self._lock:
             kernel = self._kernels.get(name)
             if kernel is None:
-                holders, overrides = self.holders(name), self._overrides.get(name)
-                made = Kernel(name, holders, overrides, batch_invariant=self._batch_invariant)
+                bundles, overrides = self.arch_bundles(name), self._overrides.get(name)
+                made = Kernel(name, bundles, overrides, batch_invariant=self._batch_invariant)
                 kernel = self._kernels.setdefault(name, made)
         return kernel
 
-    def holders(self, name: str) -> tuple[Holder, ...]:
-        """Return the files that hold a kernel, each for another arch.
+    def arch_bundles(self, name: str) -> tuple[ArchBundle, ...]:
+        """Return the bundle files that hold a kernel, each for another arch; `str` of one is its path and arch.
 
         Raises:
             KernelNotFoundError: no file holds the kernel.
         """
-        holders = self._holders.get(name)
-        if holders is None:
+        bundles = self._by_kernel.get(name)
+        if bundles is None:
             where = ", ".join(file.path for file in self.files)
             near = nearest_or_few(name, self.kernels)
             raise KernelNotFoundError(
-                f"expected one of {counted(len(self._holders), 'kernel')}", got=f"{name!r}{near}", where=where
+                f"expected one of {counted(len(self._by_kernel), 'kernel')}", got=f"{name!r}{near}", where=where
             )
-        return holders
+        return bundles
 
     @property
     def attachments(self) -> tuple[str, ...]:
@@ -276,7 +277,7 @@ class Bundle:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Bundle({counted(len(self._holders), 'kernel')} in {', '.join(file.path for file in self.files)})"
+        return f"Bundle({counted(len(self._by_kernel), 'kernel')} in {', '.join(file.path for file in self.files)})"
 
 
 def _open(place: str | os.PathLike[str] | BundleFile, accept: Accept | None) -> BundleFile:
@@ -333,42 +334,42 @@ def _batch_invariant() -> bool:
     return is_batch_invariant()
 
 
-def _overrides(places: str, holders: Mapping[str, Sequence[Holder]]) -> dict[str, dict[Holder, TuningSource]]:
+def _overrides(places: str, bundles: Mapping[str, Sequence[ArchBundle]]) -> dict[str, dict[ArchBundle, TuningSource]]:
     """Read the tuned tables of ``NOJIT_TUNING``, which replace the bundles' own; return them by kernel and file."""
     from nojit.runtime.tuning.overrides import override_of, read_overrides  # noqa: PLC0415 - seldom set
 
-    overrides: dict[str, dict[Holder, TuningSource]] = {}
+    overrides: dict[str, dict[ArchBundle, TuningSource]] = {}
     for kernel, tuned in read_overrides(places).items():
-        for holder in holders.get(kernel, ()):
-            override = override_of(tuned, holder.table(kernel), holder.images.file.index.target.arch)
+        for bundle in bundles.get(kernel, ()):
+            override = override_of(tuned, bundle.table(kernel), bundle.images.file.index.target.arch)
             if override is not None:
-                overrides.setdefault(kernel, {})[holder] = override
+                overrides.setdefault(kernel, {})[bundle] = override
     return overrides
 
 
 def _merge(
     files: tuple[BundleFile, ...], *, first_wins: bool
-) -> tuple[dict[str, tuple[Holder, ...]], tuple[tuple[str, str], ...]]:
-    """List the holders of each kernel by its name, and the files with kernels that an earlier file provides, with reasons."""
-    holders: dict[str, tuple[Holder, ...]] = {}
+) -> tuple[dict[str, tuple[ArchBundle, ...]], tuple[tuple[str, str], ...]]:
+    """List the bundles of each kernel by its name, and the files with kernels that an earlier file provides, with reasons."""
+    bundles: dict[str, tuple[ArchBundle, ...]] = {}
     # by unused file and the file that is used instead
     beaten: dict[tuple[str, str], list[str]] = {}
     for file in files:
-        holder = Holder.of(Images(file))
+        bundle = ArchBundle.of(Images(file))
         # one object for all kernels: the garbage collector should have few objects to count before a first launch
-        alone = (holder,)
+        alone = (bundle,)
         for kernel in file.kernels:
-            known = holders.get(kernel)
+            known = bundles.get(kernel)
             if known is None:
-                holders[kernel] = alone
+                bundles[kernel] = alone
                 continue
-            rival = next((other for other in known if other.image_arch == holder.image_arch), None)
+            rival = next((other for other in known if other.image_arch == bundle.image_arch), None)
             if rival is None:
-                holders[kernel] = (*known, holder)
+                bundles[kernel] = (*known, bundle)
             elif first_wins:
                 beaten.setdefault((file.path, rival.images.file.path), []).append(kernel)
             else:
-                what = f"expected one bundle with kernel {kernel} for {holder.image_arch}; move the other elsewhere"
+                what = f"expected one bundle with kernel {kernel} for {bundle.image_arch}; move the other elsewhere"
                 raise BundleError(what, got=f"{rival.images.file.path} and {file.path}")
     passed_over = tuple([(path, f"{', '.join(names)} of {used} comes first") for (path, used), names in beaten.items()])
-    return holders if len(files) == 1 else dict(sorted(holders.items())), passed_over
+    return bundles if len(files) == 1 else dict(sorted(bundles.items())), passed_over

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nojit.aot.backends.registry import vendor_of
-from nojit.runtime.discovery.discover import holders
+from nojit.runtime.discovery.discover import bundles_of_kernels
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded
 from nojit.runtime.target import by_arch, parse_image_arch, spell_arch, spell_cuda, spell_driver
@@ -100,7 +100,7 @@ def taken(bundles: Iterable[BundleState]) -> dict[str, dict[str, BundleState]]:
     Args:
         bundles: the bundles found, in order of precedence.
     """
-    return holders((one, one.foreign, one.image_arch, one.kernels) for one in bundles if one.counts)
+    return bundles_of_kernels((one, one.foreign, one.image_arch, one.kernels) for one in bundles if one.counts)
 
 
 def without_older(bundles: Iterable[BundleState]) -> list[BundleState]:

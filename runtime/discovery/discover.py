@@ -32,7 +32,7 @@ __all__ = [
     "VARIABLE",
     "Found",
     "asked_names",
-    "holders",
+    "bundles_of_kernels",
     "named",
     "names",
     "operators_ask",
@@ -103,7 +103,7 @@ def survey(
     return _each_once(files), problems[False], problems[True]
 
 
-def holders(bundles: Iterable[tuple[T, bool, str, Iterable[str]]]) -> dict[str, dict[str, T]]:
+def bundles_of_kernels(bundles: Iterable[tuple[T, bool, str, Iterable[str]]]) -> dict[str, dict[str, T]]:
     """Return for each kernel and image arch the bundle from which operators take it: the first that holds it.
 
     Args:

@@ -1,4 +1,4 @@
-"""Holders of a kernel: bundle files with its images, and the one that fits a device best."""
+"""Bundle files as kernels use them, each for one arch, and the one that fits a device best."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from nojit.runtime.table.table import KernelTable
 
-__all__ = ["Holder", "best_holder", "closest_holder"]
+__all__ = ["ArchBundle", "best_bundle", "serving_bundle"]
 
 
-class Holder(Record):
-    """A bundle file that holds the kernel for one arch."""
+class ArchBundle(Record):
+    """A bundle file, which is for one arch: its images in the driver, and where they run."""
 
     images: Images
     image_arch: ImageArch
@@ -28,54 +28,54 @@ class Holder(Record):
     """Its path and arch, for errors."""
 
     @staticmethod
-    def of(images: Images) -> Holder:
+    def of(images: Images) -> ArchBundle:
         """Describe a file by its target."""
         target = images.file.index.target
         image_arch = parse_image_arch(target.image_arch)
-        return Holder(images, image_arch, arch_number(target.arch), f"{images.file.path} ({image_arch})")
+        return ArchBundle(images, image_arch, arch_number(target.arch), f"{images.file.path} ({image_arch})")
 
     def table(self, kernel: str) -> KernelTable:
         """Read the variants of a kernel."""
         return self.images.file.table(kernel)
 
     def where(self, kernel: str) -> str:
-        """Name a kernel in it, for errors."""
+        """Return the place of a kernel for errors: the file, its arch and the kernel."""
         return f"{self.name} kernel {kernel}"
 
     def __str__(self) -> str:
         return self.name
 
 
-def best_holder(holders: Sequence[Holder], capability: int) -> Holder | None:
-    """Return the holder whose images fit a device best, the first of equals; None if none runs there."""
+def best_bundle(bundles: Sequence[ArchBundle], capability: int) -> ArchBundle | None:
+    """Return the bundle whose images fit a device best, the first of equals; None if none runs there."""
     best, most = None, 0
-    for holder in holders:
-        fit = _core.image_fit(holder.image_arch.number, holder.image_arch.suffix, capability)
+    for bundle in bundles:
+        fit = _core.image_fit(bundle.image_arch.number, bundle.image_arch.suffix, capability)
         if fit > most:
-            best, most = holder, fit
+            best, most = bundle, fit
     return best
 
 
-def closest_holder(holders: tuple[Holder, ...], capability: int, kernel: str) -> Holder:
-    """Return the holder whose images fit a device best.
+def serving_bundle(bundles: tuple[ArchBundle, ...], capability: int, kernel: str) -> ArchBundle:
+    """Return the bundle whose images fit a device best.
 
     Args:
-        holders: of one kernel.
+        bundles: of one kernel.
         capability: of the device, 90 for 9.0.
         kernel: its name, for errors.
 
     Raises:
         NoMatchingVariantError: none runs there.
     """
-    best = best_holder(holders, capability)
+    best = best_bundle(bundles, capability)
     if best is not None:
         return best
-    if not holders:
+    if not bundles:
         raise NoMatchingVariantError("no bundle at hand holds this kernel", where=f"kernel {kernel}")
     device = spell_arch(capability)
-    built = sorted(holders, key=lambda holder: holder.image_arch.number)
+    built = sorted(bundles, key=lambda bundle: bundle.image_arch.number)
     raise NoMatchingVariantError(
-        f"bundle has {', '.join(str(holder.image_arch) for holder in built)}; device is {device}: nojit build --arch {device} builds for it",
+        f"bundle has {', '.join(str(bundle.image_arch) for bundle in built)}; device is {device}: nojit build --arch {device} builds for it",
         where=f"kernel {kernel}",
-        reasons=tuple((str(holder), f"does not run on {device}") for holder in built),
+        reasons=tuple((str(bundle), f"does not run on {device}") for bundle in built),
     )

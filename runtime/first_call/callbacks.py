@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     # imported on demand: calls without a variant are rare
     from nojit.runtime.fallback.jit_call import JitFallback
-    from nojit.runtime.first_call.arch_bundle import Holder
-    from nojit.runtime.first_call.kernel_bundles import Homes
+    from nojit.runtime.first_call.arch_bundle import ArchBundle
+    from nojit.runtime.first_call.kernel_bundles import KernelBundles
     from nojit.runtime.table.table import KernelTable
     from nojit.runtime.values import Value
 
@@ -40,9 +40,9 @@ __all__ = ["FirstCalls"]
 class FirstCalls(_core.Dispatcher):
     """The methods of a kernel that the binding calls, by name."""
 
-    def __init__(self, homes: Homes) -> None:
-        table = homes.first_table
-        self._homes = homes
+    def __init__(self, bundles: KernelBundles) -> None:
+        table = bundles.first_table
+        self._bundles = bundles
         self._params = table.params
         self._options = _option_names(table)
         self._ids = _core.Ids()
@@ -57,17 +57,17 @@ class FirstCalls(_core.Dispatcher):
             for param in table.params
         ]
         try:
-            super().__init__(homes.kernel, tuple(params), self._options, self._ids)
+            super().__init__(bundles.kernel, tuple(params), self._options, self._ids)
         except ValueError as error:
-            raise BundleError(str(error), where=homes.holders[0].where(homes.kernel)) from None
+            raise BundleError(str(error), where=bundles.bundles[0].where(bundles.kernel)) from None
 
     def _prepare(self, device: int) -> _core.Spec:
         """Make the spec of a device that has none yet."""
-        holder, table = self._or_miss(device, lambda: self._homes.of(device))
-        ordering = self._homes.ordering(holder, table, device)
+        bundle, table = self._or_miss(device, lambda: self._bundles.of(device))
+        ordering = self._bundles.ordering(bundle, table, device)
         with self._lock:
             return _core.Spec(
-                table.handle(), len(self._options), self._ids, holder.arch, ordering, holder.where(self.name)
+                table.handle(), len(self._options), self._ids, bundle.arch, ordering, bundle.where(self.name)
             )
 
     def _refuse(self, device: int, facts: Facts) -> None:
@@ -77,11 +77,11 @@ class FirstCalls(_core.Dispatcher):
     def _best(self, device: int, facts: Facts) -> int:
         from nojit.runtime.explain.explanation import best  # noqa: PLC0415 - the engine chooses
 
-        holder, table = self._homes.of(device)
-        call = self._call_facts(holder, facts)
+        bundle, table = self._bundles.of(device)
+        call = self._call_facts(bundle, facts)
         # the reasons were given when the JIT ran the first call of this specialization
         explained = self._fallback is None or not self._fallback.knows(call)
-        return best(table, call, self._homes.lookup(holder, table, device), explained=explained)
+        return best(table, call, self._bundles.lookup(bundle, table, device), explained=explained)
 
     def _or_miss(self, device: int, choose: Callable[[], T]) -> T:
         """Run a selection; if no variant matches, count the call as a miss."""
@@ -89,7 +89,7 @@ class FirstCalls(_core.Dispatcher):
         try:
             return choose()
         except NoMatchingVariantError as error:
-            asked = [holder.images.file.id for holder in self._homes.running_on(_core.device_capability(device))]
+            asked = [bundle.images.file.id for bundle in self._bundles.running_on(_core.device_capability(device))]
             emit("miss", began_ns, bundle=",".join(asked), kernel=self.name, device=device, detail=error.what)
             raise
 
@@ -110,30 +110,30 @@ class FirstCalls(_core.Dispatcher):
 
     def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
         """Return the bundle, the variants and the facts that describe a missed call."""
-        holder = self._homes.nearest(_core.device_capability(device))
-        return holder.images.file.index.name, self._homes.table(holder), self._call_facts(holder, facts)
+        bundle = self._bundles.nearest(_core.device_capability(device))
+        return bundle.images.file.index.name, self._bundles.table(bundle), self._call_facts(bundle, facts)
 
     def _plan_of(self, device: int, row: int) -> _core.Plan:
         """Return the plan of a row of a device's table; make it at the first call."""
-        holder, table = self._homes.of(device)
+        bundle, table = self._bundles.of(device)
         began_ns, known = perf_counter_ns(), True
         with self._lock:
             plan = self._plans.get((device, row))
             if plan is None:
                 known = False
-                plan = self._plans[device, row] = self._plan(holder, table, row, device)
+                plan = self._plans[device, row] = self._plan(bundle, table, row, device)
         if not known:
-            id_of, bundle = lambda: table.variant_id(row), holder.images.file.id
-            emit("plan", began_ns, bundle=bundle, kernel=self.name, variant=id_of, device=device)
+            id_of, bundle_id = lambda: table.variant_id(row), bundle.images.file.id
+            emit("plan", began_ns, bundle=bundle_id, kernel=self.name, variant=id_of, device=device)
         return plan
 
     def _note_hints(self, plan: _core.Plan, hint_set: int, facts: Facts) -> None:
         """Note the hints that a specialization misses, where a variant of its config has more than the one that serves it."""
         from nojit.runtime.explain.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
 
-        holder, row = plan.payload
-        call = self._call_facts(holder, facts)
-        note(self._homes.table(holder), row, hint_set, call, bundle=holder.images.file.id, device=plan.device)
+        bundle, row = plan.payload
+        call = self._call_facts(bundle, facts)
+        note(self._bundles.table(bundle), row, hint_set, call, bundle=bundle.images.file.id, device=plan.device)
 
     def _constexpr_value(self, value: Any, name: str) -> Value:
         """Return what a bundle stores for a constexpr of a type that C does not know."""
@@ -163,19 +163,19 @@ class FirstCalls(_core.Dispatcher):
         raise ArgumentError(what, where=f"kernel {self.name}", argument=name)
 
     def _refuse_grid(self, plan: _core.Plan, dimension: int, facts: Facts) -> None:
-        holder, row = plan.payload
-        raise grid_error(self._homes.table(holder), row, dimension, self._call_facts(holder, facts))
+        bundle, row = plan.payload
+        raise grid_error(self._bundles.table(bundle), row, dimension, self._call_facts(bundle, facts))
 
-    def _call_facts(self, holder: Holder, facts: Facts) -> CallFacts:
+    def _call_facts(self, bundle: ArchBundle, facts: Facts) -> CallFacts:
         from nojit.runtime.call.bound_call import call_facts  # noqa: PLC0415 - the engine chooses
 
-        return call_facts(facts, self._homes.table(holder), holder.arch)
+        return call_facts(facts, self._bundles.table(bundle), bundle.arch)
 
-    def _plan(self, holder: Holder, table: KernelTable, row: int, device: int) -> _core.Plan:
-        return make_plan(holder, table, row, device, self._read(holder, table, row))
+    def _plan(self, bundle: ArchBundle, table: KernelTable, row: int, device: int) -> _core.Plan:
+        return make_plan(bundle, table, row, device, self._read(bundle, table, row))
 
-    def _read(self, holder: Holder, table: KernelTable, row: int) -> _core.Row:
-        return read_row(holder, table, row, arguments=len(self._params) + len(self._options), ids=self._ids)
+    def _read(self, bundle: ArchBundle, table: KernelTable, row: int) -> _core.Row:
+        return read_row(bundle, table, row, arguments=len(self._params) + len(self._options), ids=self._ids)
 
 
 def _option_names(table: KernelTable) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nojit.runtime import _core
 from nojit.runtime.base.wording import typed
 from nojit.runtime.errors import ArgumentError, BundleError
-from nojit.runtime.first_call.arch_bundle import Holder, best_holder, closest_holder
+from nojit.runtime.first_call.arch_bundle import ArchBundle, best_bundle, serving_bundle
 from nojit.runtime.observe.events import log
 from nojit.runtime.target import parse_image_arch, spell_arch
 
@@ -18,50 +18,50 @@ if TYPE_CHECKING:
     from nojit.runtime.tuning.lookup import Lookup, Ordering
     from nojit.runtime.tuning.overrides import TuningSource
 
-__all__ = ["Homes"]
+__all__ = ["KernelBundles"]
 
 
-class Homes:
-    """The bundles that hold a kernel. Each look-up for a device happens once.
+class KernelBundles:
+    """The bundles that hold a kernel. Each device's bundle is found once.
 
     Attributes:
         kernel: the kernel's name.
-        holders: the bundle files that hold it, one for each arch.
-        at_hand: the holder that a first launch will probably read.
-        first_table: the variants there; those of all holders have the same params.
+        bundles: the bundle files that hold it, one for each arch.
+        likely: the bundle that a first launch will probably read.
+        first_table: the variants there; those of all bundles have the same params.
     """
 
     def __init__(
         self,
         kernel: str,
-        holders: Sequence[Holder],
-        overrides: Mapping[Holder, TuningSource] | None,
+        bundles: Sequence[ArchBundle],
+        overrides: Mapping[ArchBundle, TuningSource] | None,
         *,
         batch_invariant: bool,
     ) -> None:
         self.kernel = kernel
-        self.holders = tuple(holders)
-        self.at_hand = holders[0] if len(holders) == 1 else _at_hand(holders)
-        self.first_table = self.at_hand.table(kernel)
+        self.bundles = tuple(bundles)
+        self.likely = bundles[0] if len(bundles) == 1 else _likely(bundles)
+        self.first_table = self.likely.table(kernel)
         self._overrides = dict(overrides or {})
         self._batch_invariant = batch_invariant
-        self._found: dict[int, tuple[Holder, KernelTable]] = {}
+        self._found: dict[int, tuple[ArchBundle, KernelTable]] = {}
         self._lookups: dict[int | ImageArch, Lookup] = {}
 
-    def of(self, device: int) -> tuple[Holder, KernelTable]:
+    def of(self, device: int) -> tuple[ArchBundle, KernelTable]:
         """Return the bundle for a device and its variants; found once."""
         # checked every time: after a fork it raises, and a lock that was held in the parent is never released
         capability = _core.device_capability(device)
-        home = self._found.get(device)
-        if home is None:
-            holder = self.holder_for(capability)
-            home = self._found[device] = (holder, self.table(holder))
-            for other in self.holders:
-                if other is not holder:
+        found = self._found.get(device)
+        if found is None:
+            bundle = self.bundle_for(capability)
+            found = self._found[device] = (bundle, self.table(bundle))
+            for other in self.bundles:
+                if other is not bundle:
                     fits = other.image_arch.runs_on(capability)
-                    reason = f"{holder} fits better" if fits else f"the device is {spell_arch(capability)}"
+                    reason = f"{bundle} fits better" if fits else f"the device is {spell_arch(capability)}"
                     log(10, f"passed over {other} kernel={self.kernel} device={device}: {reason}")
-        return home
+        return found
 
     def ordinal(self, device: int | None) -> int:
         """Return a device's ordinal; for None, the current device's.
@@ -77,16 +77,16 @@ class Homes:
             raise ArgumentError(what, got=typed(device), where=f"kernel {self.kernel}", argument="device")
         return device
 
-    def holder_for(self, capability: int) -> Holder:
-        """Return the holder whose images fit a device best.
+    def bundle_for(self, capability: int) -> ArchBundle:
+        """Return the bundle whose images fit a device best.
 
         Raises:
             NoMatchingVariantError: none runs there.
         """
-        return closest_holder(self.holders, capability, self.kernel)
+        return serving_bundle(self.bundles, capability, self.kernel)
 
     def capability(self, arch: str | None, device: int | None) -> int:
-        """Return the compute capability that `arch` names, or else that of a device; that of the only holder without either.
+        """Return the compute capability that `arch` names, or else that of a device; that of the only bundle without either.
 
         Raises:
             ArgumentError: `arch` is no arch, or `device` no ordinal.
@@ -98,68 +98,68 @@ class Homes:
             except ValueError:
                 what = "expected an arch such as sm_90 or gfx942"
                 raise ArgumentError(what, got=repr(arch), where=f"kernel {self.kernel}", argument="arch") from None
-        if device is None and len(self.holders) == 1:
-            return self.holders[0].image_arch.number
+        if device is None and len(self.bundles) == 1:
+            return self.bundles[0].image_arch.number
         return _core.device_capability(self.ordinal(device))
 
-    def table(self, holder: Holder) -> KernelTable:
-        """Return the variants of a holder.
+    def table(self, bundle: ArchBundle) -> KernelTable:
+        """Return the variants of a bundle.
 
         Raises:
-            BundleError: their params differ from those of the other holders.
+            BundleError: their params differ from those of the other bundles.
         """
-        if holder is self.at_hand:
+        if bundle is self.likely:
             return self.first_table
-        table = holder.table(self.kernel)
+        table = bundle.table(self.kernel)
         if table.params != self.first_table.params:
             raise BundleError(
                 f"expected kernel {self.kernel} to have the same params in every bundle; rebuild the bundles",
-                got=f"others in {holder}",
-                where=str(self.holders[0]),
+                got=f"others in {bundle}",
+                where=str(self.bundles[0]),
             )
         return table
 
-    def lookup(self, holder: Holder, table: KernelTable, device: int | None) -> Lookup | None:
+    def lookup(self, bundle: ArchBundle, table: KernelTable, device: int | None) -> Lookup | None:
         """Return the kernel's tuning for a device; without a device, for the first measured one."""
-        place = holder.image_arch if device is None else device
+        place = bundle.image_arch if device is None else device
         known, tuning = self._lookups.get(place), table.tuning
         if known is not None or (tuning is None and not self._overrides and not self._batch_invariant):
             return known
-        origins: Sequence[str] = [holder.images.file.path] * (len(tuning.tables) if tuning else 0)
-        if self._overrides and (override := self._overrides.get(holder)):
+        origins: Sequence[str] = [bundle.images.file.path] * (len(tuning.tables) if tuning else 0)
+        if self._overrides and (override := self._overrides.get(bundle)):
             tuning, origins = override.tuning, override.origins
         if self._batch_invariant:
             from nojit.runtime.tuning.invariance import settled  # noqa: PLC0415 - seldom asked for
 
-            tuning = settled(tuning, table, spell_arch(holder.arch))
-            origins = origins or [holder.images.file.path]
+            tuning = settled(tuning, table, spell_arch(bundle.arch))
+            origins = origins or [bundle.images.file.path]
         if tuning is None:
             return None
         from nojit.runtime.tuning.lookup import lookup_of  # noqa: PLC0415 - the engine reads a bundle's own tables
 
         return self._lookups.setdefault(place, lookup_of(tuning, table, origins, device))
 
-    def ordering(self, holder: Holder, table: KernelTable, device: int) -> Ordering | int | None:
+    def ordering(self, bundle: ArchBundle, table: KernelTable, device: int) -> Ordering | int | None:
         """Return how the engine ranks the variants for a device: by the table's own tuning, by another one, or by none."""
         if not self._overrides and not self._batch_invariant:
             return device
-        lookup = self.lookup(holder, table, device)
+        lookup = self.lookup(bundle, table, device)
         return None if lookup is None or lookup.table is None else lookup.ordering(table)
 
-    def running_on(self, capability: int) -> list[Holder]:
-        """Return the holders with images that run on a device."""
-        return [holder for holder in self.holders if holder.image_arch.runs_on(capability)]
+    def running_on(self, capability: int) -> list[ArchBundle]:
+        """Return the bundles with images that run on a device."""
+        return [bundle for bundle in self.bundles if bundle.image_arch.runs_on(capability)]
 
-    def nearest(self, capability: int) -> Holder:
-        """Return the holder whose images fit a device best; if none runs there, that of the nearest arch."""
+    def nearest(self, capability: int) -> ArchBundle:
+        """Return the bundle whose images fit a device best; if none runs there, that of the nearest arch."""
         if self.running_on(capability):
-            return self.holder_for(capability)
-        return min(self.holders, key=lambda holder: abs(holder.image_arch.number - capability))
+            return self.bundle_for(capability)
+        return min(self.bundles, key=lambda bundle: abs(bundle.image_arch.number - capability))
 
 
-def _at_hand(holders: Sequence[Holder]) -> Holder:
-    """Return the holder that a first launch will probably read, so that only one is read; all have the same params."""
+def _likely(bundles: Sequence[ArchBundle]) -> ArchBundle:
+    """Return the bundle that a first launch will probably read, so that only one is read; all have the same params."""
     capability = _core.running_capability()
     if not capability:
-        return holders[0]
-    return best_holder(holders, capability) or holders[0]
+        return bundles[0]
+    return best_bundle(bundles, capability) or bundles[0]

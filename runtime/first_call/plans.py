@@ -11,7 +11,7 @@ from nojit.runtime.errors import ArgumentError, BundleError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nojit.runtime.call.call_facts import Argument, CallFacts
-    from nojit.runtime.first_call.arch_bundle import Holder
+    from nojit.runtime.first_call.arch_bundle import ArchBundle
     from nojit.runtime.table.table import KernelTable
     from nojit.runtime.values import Value
 
@@ -29,11 +29,11 @@ class _Label(Record):
         return f"{self.table.variant_id(self.row)} ({self.table.label(self.row)}) of bundle {self.bundle}"
 
 
-def read_row(holder: Holder, table: KernelTable, row: int, *, arguments: int, ids: _core.Ids) -> _core.Row:
+def read_row(bundle: ArchBundle, table: KernelTable, row: int, *, arguments: int, ids: _core.Ids) -> _core.Row:
     """Have the engine read and check what a row says to a plan.
 
     Args:
-        holder: where the row's image is.
+        bundle: where the row's image is.
         table: the kernel's variants there.
         row: one of them.
         arguments: how many a call has, params and options together.
@@ -42,14 +42,14 @@ def read_row(holder: Holder, table: KernelTable, row: int, *, arguments: int, id
     Raises:
         BundleError: it is not what was built, or more than the engine takes.
     """
-    return _core.Row(table.handle(), row, ids, holder.arch, arguments, holder.where(table.kernel))
+    return _core.Row(table.handle(), row, ids, bundle.arch, arguments, bundle.where(table.kernel))
 
 
-def make_plan(holder: Holder, table: KernelTable, row: int, device: int, read: _core.Row) -> _core.Plan:
+def make_plan(bundle: ArchBundle, table: KernelTable, row: int, device: int, read: _core.Row) -> _core.Plan:
     """Load a row's image for a device, and make its plan.
 
     Args:
-        holder: where the image is.
+        bundle: where the image is.
         table: the kernel's variants there.
         row: one of them.
         device: the ordinal.
@@ -59,18 +59,18 @@ def make_plan(holder: Holder, table: KernelTable, row: int, device: int, read: _
         BundleError: the image, or what the table says of it, is not what was built, or more than the engine takes.
         DriverError: the driver refuses it.
     """
-    function = holder.images.function(table, row, device, read)
+    function = bundle.images.function(table, row, device, read)
     try:
         return _core.Plan(
-            label=_Label(table, row, holder.images.file.id),
+            label=_Label(table, row, bundle.images.file.id),
             function=function,
             device=device,
             row=read,
             meta=row_constexprs(table, row),
-            payload=(holder, row),
+            payload=(bundle, row),
         )
     except ValueError as error:
-        raise BundleError(str(error), where=holder.where(table.kernel)) from None
+        raise BundleError(str(error), where=bundle.where(table.kernel)) from None
 
 
 def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) -> ArgumentError:

@@ -12,7 +12,7 @@ from nojit.runtime.base.launch_options import BUILT_WITH
 from nojit.runtime.call.constexprs import row_constexprs
 
 if TYPE_CHECKING:
-    from nojit.runtime.first_call.arch_bundle import Holder
+    from nojit.runtime.first_call.arch_bundle import ArchBundle
     from nojit.runtime.serve.kernel import ServedKernel
     from nojit.runtime.table.table import KernelTable
 
@@ -37,9 +37,9 @@ class Compiled:
         return f"Compiled({self.name}, variant={self._plan.label})"
 
     @property
-    def _holder(self) -> Holder:
-        holder: Holder = self._plan.payload[0]
-        return holder
+    def _bundle(self) -> ArchBundle:
+        bundle: ArchBundle = self._plan.payload[0]
+        return bundle
 
     @property
     def _row(self) -> int:
@@ -79,7 +79,7 @@ class Compiled:
         launch = self._table.launches[self._column("launch")]
         facts: dict[str, Any] = dict(BUILT_WITH)
         facts |= {name: value for name, value in row_constexprs(self._table, self._row).items() if name in BUILT_WITH}
-        target = self._holder.images.file.index.target
+        target = self._bundle.images.file.index.target
         facts |= {
             "name": launch.symbol,
             "hash": self.hash,
@@ -87,7 +87,7 @@ class Compiled:
             "num_warps": launch.num_warps,
             "num_ctas": launch.num_ctas,
             "warp_size": target.warp_size,
-            "target": _Target(target.backend, self._holder.arch, target.warp_size),
+            "target": _Target(target.backend, self._bundle.arch, target.warp_size),
             "global_scratch_size": launch.global_scratch_bytes,
             "global_scratch_align": launch.global_scratch_align,
             "profile_scratch_size": launch.profile_scratch_bytes,
@@ -102,7 +102,7 @@ class Compiled:
     @cached_property
     def asm(self) -> Mapping[str, Any]:
         """The machine code under ``cubin``; other stages are not in bundles."""
-        return _Assembly(self._holder, self._table, self._row)
+        return _Assembly(self._bundle, self._table, self._row)
 
     @property
     def kernel(self) -> bytes:
@@ -140,13 +140,13 @@ class _Target:
 class _Assembly(Mapping[str, Any]):
     """The stages of a compiled kernel: a bundle has the last one."""
 
-    def __init__(self, holder: Holder, table: KernelTable, row: int) -> None:
-        self._holder, self._table, self._row = holder, table, row
+    def __init__(self, bundle: ArchBundle, table: KernelTable, row: int) -> None:
+        self._bundle, self._table, self._row = bundle, table, row
 
     def __getitem__(self, stage: str) -> bytes:
         if stage != "cubin":
             raise KeyError(f"{stage}: bundles hold machine code alone; compile with Triton to see other stages")
-        return self._holder.images.file.image(self._table.kernel, self._table.columns["image"][self._row])
+        return self._bundle.images.file.image(self._table.kernel, self._table.columns["image"][self._row])
 
     def __iter__(self) -> Iterator[str]:
         return iter(("cubin",))

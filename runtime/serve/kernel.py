@@ -12,7 +12,7 @@ from nojit.runtime.base.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.base.wording import shown
 from nojit.runtime.call.bound_call import Facts
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
-from nojit.runtime.first_call.arch_bundle import Holder
+from nojit.runtime.first_call.arch_bundle import ArchBundle
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.observe.events import emit
 from nojit.runtime.recording.closure import drift_of
@@ -29,13 +29,15 @@ class ServedKernel(Kernel):
 
     Args:
         name: name in the bundle.
-        holders: the bundle files that hold the kernel.
+        bundles: the bundle files that hold the kernel.
         origin: the function that it was built from.
         prepare: called once with each device, before the first launch there.
     """
 
-    def __init__(self, name: str, holders: Sequence[Holder], origin: Origin, prepare: Callable[[int], None]) -> None:
-        super().__init__(name, holders)
+    def __init__(
+        self, name: str, bundles: Sequence[ArchBundle], origin: Origin, prepare: Callable[[int], None]
+    ) -> None:
+        super().__init__(name, bundles)
         self._origin = origin
         self._prepare_device = prepare
         # by id, with the function itself, so that no other gets its id
@@ -44,7 +46,7 @@ class ServedKernel(Kernel):
     @property
     def bundle(self) -> str:
         """Ids of the bundles, separated by commas."""
-        return ",".join(holder.images.file.id for holder in self._homes.holders)
+        return ",".join(bundle.images.file.id for bundle in self._bundles.bundles)
 
     def missed(self, what: str, *, got: str = "", device: int = -1) -> NoMatchingVariantError:
         """Count a call that nothing serves, and return its error."""
@@ -55,7 +57,7 @@ class ServedKernel(Kernel):
         """Return the options that select the variants of a config: its own, else the one that every recorded call passed."""
         options: dict[str, Value] = {}
         for name in self._origin.options:
-            built = [value for axis in self._homes.first_table.axes if axis.name == name for value in axis.values]
+            built = [value for axis in self._bundles.first_table.axes if axis.name == name for value in axis.values]
             if name in config:
                 options[name] = config[name]
             elif len(built) == 1:
@@ -77,12 +79,12 @@ class ServedKernel(Kernel):
 
     def _plan_of(self, device: int, row: int) -> _core.Plan:
         if (device, row) not in self._plans:
-            holder, table = self._homes.of(device)
-            if not holder.images.is_loaded(table, row, device):
+            bundle, table = self._bundles.of(device)
+            if not bundle.images.is_loaded(table, row, device):
                 warn_of_capture(f"kernel {self.name} is")
         plan = super()._plan_of(device, row)
         if plan.result is None:
-            plan.set_result(Compiled(self, plan, self._homes.table(plan.payload[0])))
+            plan.set_result(Compiled(self, plan, self._bundles.table(plan.payload[0])))
         return plan
 
     def _best(self, device: int, facts: Facts) -> int:

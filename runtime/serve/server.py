@@ -117,8 +117,8 @@ class Server:
         key = (id(known.bundle), known.origin.kernel)
         kernel = self._kernels.get(key)
         if kernel is None:
-            holders = known.bundle.holders(known.origin.kernel)
-            made = ServedKernel(known.origin.kernel, holders, known.origin, self._prepare)
+            bundles = known.bundle.arch_bundles(known.origin.kernel)
+            made = ServedKernel(known.origin.kernel, bundles, known.origin, self._prepare)
             kernel = self._kernels[key] = made
         return kernel
 

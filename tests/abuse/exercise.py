@@ -244,8 +244,8 @@ class Exerciser:
 
     def _call(self, handle: Kernel) -> None:
         chance = self._chance
-        table = handle._homes.first_table
-        arch = handle._homes.holders[0].image_arch.number
+        table = handle._bundles.first_table
+        arch = handle._bundles.bundles[0].image_arch.number
         device = DEVICES.index(arch) if arch in DEVICES else 0
         # of a call without a tensor, the current device is meant
         self._driver.make_current(device)

@@ -44,7 +44,7 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
     def trust(*words: str, more: str = "") -> None:
         path.write_text(f"schema = 1\n{''.join(words)}{more}\n", encoding="utf-8")
         path.chmod(0o644)
-        library._holders.cache_clear()
+        library._bundles_of_kernels.cache_clear()
 
     trust(key(ACME, "acme", "acme-debug"), key(OWN, "nojit-kernels"))
     monkeypatch.setenv("NOJIT_TRUST", "signed")
@@ -282,7 +282,7 @@ def watch(event, args):
 
 sys.addaudithook(watch)
 {use}
-print(opened, used.kernels if hasattr(used, "kernels") else used._homes.holders[0].images.file.kernels)
+print(opened, used.kernels if hasattr(used, "kernels") else used._bundles.bundles[0].images.file.kernels)
 """
 USES = {
     "load": "from nojit import runtime\nused = runtime.load('acme')",

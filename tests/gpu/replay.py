@@ -54,8 +54,8 @@ class Tally:
 def eligible_rows(kernel: Any, args: Sequence[Any], named: Mapping[str, Any]) -> list[tuple[int, dict[str, Any]]]:
     """List the variants that each config which can serve a call would run, with the arguments that ask for it."""
     device, facts = kernel._facts(*args, **named)
-    holder = kernel._homes.holder_for(kernel._homes.capability(None, device))
-    table, call = kernel._homes.table(holder), kernel._call_facts(holder, facts)
+    bundle = kernel._bundles.bundle_for(kernel._bundles.capability(None, device))
+    table, call = kernel._bundles.table(bundle), kernel._call_facts(bundle, facts)
     rows = []
     for config in table.configs:
         wanted = replace(call, constexprs=dict(call.constexprs) | dict(config.constexprs), options=dict(config.options))
@@ -80,7 +80,7 @@ class Steered:
 
     def __call__(self, name: str) -> Callable[..., None]:
         kernel = self._bundle.kernel(name)
-        tally = self.tallies.setdefault(name, Tally(kernel._homes.table(kernel._homes.holder_for(_capability()))))
+        tally = self.tallies.setdefault(name, Tally(kernel._bundles.table(kernel._bundles.bundle_for(_capability()))))
 
         def launch(*args: Any, **named: Any) -> None:
             rows = eligible_rows(kernel, args, named)
@@ -121,7 +121,7 @@ class Replay:
 
     def _table(self, name: str) -> KernelTable:
         kernel = self._bundle.kernel(name)
-        table: KernelTable = kernel._homes.table(kernel._homes.holder_for(_capability()))
+        table: KernelTable = kernel._bundles.table(kernel._bundles.bundle_for(_capability()))
         return table
 
     def __call__(self, name: str) -> _Replayed:

@@ -120,7 +120,7 @@ def test_operators_take_kernels_from_the_newest_version_of_a_folder(tmp_path, mo
     for version in ("0.9", "0.10"):
         make_bundle(tmp_path / f"nojit-kernels-{version}.nojit", made, name="nojit-kernels", version=version)
     monkeypatch.setenv("NOJIT_BUNDLES", str(tmp_path))
-    assert "nojit-kernels-0.10.nojit" in str(library._from_bundles("gelu")._homes.holder_for(90))
+    assert "nojit-kernels-0.10.nojit" in str(library._from_bundles("gelu")._bundles.bundle_for(90))
     assert [
         line for line in caplog.messages if "nojit-kernels-0.9.nojit: nojit-kernels-0.10.nojit, a newer version" in line
     ]
@@ -158,7 +158,7 @@ def fill(package, *names: str, arch: str = "sm_90a"):
 
 
 def files_of(name: str) -> list[str]:
-    return [holder.images.file.path for holder in library._from_bundles(name)._homes.holders]
+    return [bundle.images.file.path for bundle in library._from_bundles(name)._bundles.bundles]
 
 
 def test_a_foreign_wheel_takes_no_kernel_of_the_library(site, monkeypatch, tmp_path):

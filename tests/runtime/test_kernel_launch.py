@@ -205,7 +205,7 @@ def test_nothing_leaks_over_many_launches_and_errors(make: Make, tensor: Any, fa
 
 def test_kernels_and_their_plans_can_be_collected(make: Make, tensor: Any) -> None:
     def launch_in_a_cycle() -> weakref.ref[Kernel]:
-        fresh = Kernel("add", make()._homes.holders)
+        fresh = Kernel("add", make()._bundles.bundles)
         cycle: list[Any] = []
         cycle.append(fresh[lambda _: (len(cycle),)])
         cycle[0](tensor(0x1000), tensor(0x2000), 5)

@@ -111,7 +111,7 @@ def test_a_warm_kernel_does_what_a_fresh_one_does(
     with loader.load(rich_path) as bundle:
         warm = bundle.kernel(data.draw(st.sampled_from(bundle.kernels)))
         for call in data.draw(st.lists(calls(faketorch), min_size=2, max_size=8)):
-            fresh = Kernel(warm.name, warm._homes.holders)
+            fresh = Kernel(warm.name, warm._bundles.bundles)
             expected = launched(fresh, call, fakecuda)
             assert launched(warm, call, fakecuda) == expected
             assert launched(warm, call, fakecuda) == expected

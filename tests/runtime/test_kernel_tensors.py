@@ -480,7 +480,7 @@ def test_the_nearest_bundle_serves_a_device(tmp_path: Path, fakecuda: FakeCuda, 
     for device, arch in enumerate(("sm_80", "sm_90a", "sm_100f")):
         add[(1,)](tensor(0x1000, device=device))
         assert fakecuda.last_launch().device == device
-        assert add._homes.holder_for((86, 90, 103)[device]).images.file.index.target.image_arch == arch
+        assert add._bundles.bundle_for((86, 90, 103)[device]).images.file.index.target.image_arch == arch
     fakecuda.set_devices(120)
     fresh = loader.load(tmp_path).kernel("add")
     message = (

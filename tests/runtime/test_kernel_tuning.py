@@ -356,7 +356,7 @@ def test_the_order_of_calls_does_not_matter(open_bundle: Open, runs: Callable[..
     numbers = (3585, 4096, 4607, 16, 100)
     said = set()
     for order in itertools.permutations(numbers):
-        scale = Kernel("scale", open_bundle(tuned(TABLE)).kernel("scale")._homes.holders)
+        scale = Kernel("scale", open_bundle(tuned(TABLE)).kernel("scale")._bundles.bundles)
         said.add(tuple(sorted((n, runs(scale, n)) for n in order)))
     assert len(said) == 1
 

@@ -124,8 +124,8 @@ def test_a_name_is_every_bundle_of_that_name_the_first_wins(named: list[Path], f
     assert bundle.passed_over == ((str(passed), f"add of {used} comes first"),)
     add = bundle.kernel("add")
     # the first of equals, and of several archs the one that fits best
-    assert str(used) in str(add._homes.holder_for(90))
-    assert "b.nojit" in str(add._homes.holder_for(86))
+    assert str(used) in str(add._bundles.bundle_for(90))
+    assert "b.nojit" in str(add._bundles.bundle_for(86))
     add[(1,)](1)
     assert fakecuda.launch_count() == 1
     assert loader.load(first).passed_over == ()
@@ -138,7 +138,7 @@ def test_the_newest_version_wins_in_each_folder_of_a_name(named: list[Path]) -> 
     bundle = loader.load("acme-kernels")
     # the folder that comes first, not the highest version
     assert [file.index.version for file in bundle.files] == ["1.1", "3.0"]
-    assert str(named[0] / "1.1.nojit") in str(bundle.kernel("add")._homes.holder_for(90))
+    assert str(named[0] / "1.1.nojit") in str(bundle.kernel("add")._bundles.bundle_for(90))
 
 
 def test_what_is_on_disk_is_no_name(named: list[Path], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from nojit.aot.pack.sections import encode_table
 from nojit.runtime import _core
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
-from nojit.runtime.first_call.arch_bundle import Holder
+from nojit.runtime.first_call.arch_bundle import ArchBundle
 from nojit.runtime.first_call.images import Images
 from nojit.runtime.table.reading import Layout, decode_table
 from nojit.runtime.table.table import KernelTable, Missing
@@ -53,8 +53,8 @@ def by_type(values: dict[str, Value]) -> dict[str, tuple[Any, ...]]:
     return {name: identity(value) for name, value in values.items()}
 
 
-def read(holder: Holder, table: KernelTable, row: int) -> _core.Row:
-    return _core.Row(table.handle(), row, _core.Ids(), holder.arch, len(table.params) + 8, "here")
+def read(bundle: ArchBundle, table: KernelTable, row: int) -> _core.Row:
+    return _core.Row(table.handle(), row, _core.Ids(), bundle.arch, len(table.params) + 8, "here")
 
 
 def constexprs_of(table: KernelTable, row: int) -> dict[str, Value]:
@@ -74,9 +74,9 @@ def constexprs_of(table: KernelTable, row: int) -> dict[str, Value]:
     return values
 
 
-def is_read_right(holder: Holder, table: KernelTable, row: int) -> None:
+def is_read_right(bundle: ArchBundle, table: KernelTable, row: int) -> None:
     launch = table.launches[table.columns["launch"][row]]
-    entry = read(holder, table, row).entry
+    entry = read(bundle, table, row).entry
     sizes = tuple(slot.size_bytes for slot in launch.layout)
     assert entry == (launch.symbol, sizes, launch.num_warps, launch.num_ctas)
     told = _core.row_constexprs(table.handle(), row)
@@ -147,48 +147,48 @@ ROWS = (
 
 
 @pytest.fixture(scope="module", params=["sm_90a", "sm_80"])
-def holder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holder]:
+def bundle(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchBundle]:
     path = tmp_path_factory.mktemp("rows") / f"{request.param}.nojit"
     with BundleFile(make_bundle(path, *ROWS, on=target(request.param))) as file:
-        yield Holder.of(Images(file))
+        yield ArchBundle.of(Images(file))
 
 
 @pytest.mark.parametrize("one", ROWS, ids=lambda one: one.table.kernel)
-def test_rows_are_read_right(holder: Holder, one: SyntheticKernel) -> None:
-    table = holder.table(one.table.kernel)
+def test_rows_are_read_right(bundle: ArchBundle, one: SyntheticKernel) -> None:
+    table = bundle.table(one.table.kernel)
     assert len(table) > 0
     for row in range(len(table)):
-        is_read_right(holder, table, row)
+        is_read_right(bundle, table, row)
 
 
 @pytest.mark.parametrize("path", BUNDLES, ids=lambda path: path.name)
 def test_rows_of_bundles_that_were_built_are_read_right(path: Path) -> None:
     with BundleFile(path) as file:
-        holder = Holder.of(Images(file))
-        for table in map(holder.table, file.kernels):
+        bundle = ArchBundle.of(Images(file))
+        for table in map(bundle.table, file.kernels):
             for row in range(len(table)):
-                is_read_right(holder, table, row)
+                is_read_right(bundle, table, row)
 
 
-def test_a_grid_holds_no_int_of_more_than_64_bits(any_holder: Holder) -> None:
+def test_a_grid_holds_no_int_of_more_than_64_bits(any_bundle: ArchBundle) -> None:
     table = held(kernel("wide", SCALE, configs=[{"A": WIDE}], grid=["A"]).table)
     with pytest.raises(BundleError, match="expected an expression over the kernel's params"):
-        read(any_holder, table, 0)
+        read(any_bundle, table, 0)
 
 
-def test_there_is_no_row_behind_the_last(any_holder: Holder) -> None:
+def test_there_is_no_row_behind_the_last(any_bundle: ArchBundle) -> None:
     table = held(ROWS[0].table)
     for row in (-1, len(table)):
         with pytest.raises(IndexError):
-            read(any_holder, table, row)
+            read(any_bundle, table, row)
         with pytest.raises(IndexError):
             _core.row_constexprs(table.handle(), row)
 
 
 @settings(deadline=None)
 @given(data=st.data())
-def test_a_layout_is_read_right_or_refused(holder: Holder, data: st.DataObject) -> None:
-    table = holder.table("descriptors")
+def test_a_layout_is_read_right_or_refused(bundle: ArchBundle, data: st.DataObject) -> None:
+    table = bundle.table("descriptors")
     row = data.draw(st.integers(0, len(table) - 1))
     launch = table.launches[table.columns["launch"][row]]
     words = " ".join(f"{slot.source}:{slot.type}" for slot in launch.layout).split(" ")
@@ -226,7 +226,7 @@ def test_a_layout_is_read_right_or_refused(holder: Holder, data: st.DataObject) 
     changed_table = held(replace(table, launches=tuple(launches)))
     # parts of a descriptor may be left out
     with contextlib.suppress(BundleFormatError):
-        is_read_right(holder, changed_table, row)
+        is_read_right(bundle, changed_table, row)
 
 
 NAMES = ("n", "m", "s", *"ABCDE", "dtype", "arch", "num_warps", "num_stages", "0", "2", "true", "none")
@@ -277,18 +277,18 @@ def kernels(draw: st.DrawFn) -> SyntheticKernel:
 
 
 @pytest.fixture(scope="module")
-def any_holder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Holder]:
+def any_bundle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchBundle]:
     path = make_bundle(tmp_path_factory.mktemp("rows") / "any.nojit", ROWS[0])
     with BundleFile(path) as file:
-        yield Holder.of(Images(file))
+        yield ArchBundle.of(Images(file))
 
 
 @settings(deadline=None)
 @given(one=kernels())
-def test_drawn_rows_are_read_right_or_refused(any_holder: Holder, one: SyntheticKernel) -> None:
+def test_drawn_rows_are_read_right_or_refused(any_bundle: ArchBundle, one: SyntheticKernel) -> None:
     table = decode_table(encode_table(one.table), "drawn", len(one.table), len(one.images), "here")
     for row in range(len(table)):
         assert by_type(_core.row_constexprs(table.handle(), row)) == by_type(constexprs_of(table, row))
         # an expression may be too long, or ask for a name that is no param
         with contextlib.suppress(BundleError):
-            is_read_right(any_holder, table, row)
+            is_read_right(any_bundle, table, row)

@@ -138,7 +138,7 @@ def with_scratch(shared: Shared, number: int) -> int:
 
 
 def of_a_fresh_kernel(shared: Shared, number: int) -> int:
-    Kernel("plain", shared.plain._homes.holders)[(1,)](*pair(shared, number), number)
+    Kernel("plain", shared.plain._bundles.bundles)[(1,)](*pair(shared, number), number)
     return 1
 
 
@@ -149,7 +149,7 @@ def with_no_launch(shared: Shared, number: int) -> int:
     with pytest.raises(ArgumentError, match="unexpected argument 'm'"):
         shared.plain.bind((1,))(x, y, m=1)
     assert shared.plain.explain(x, y, number).chosen
-    assert shared.plain.preload() == len(shared.plain._homes.holders[0].table("plain"))
+    assert shared.plain.preload() == len(shared.plain._bundles.bundles[0].table("plain"))
     return 0
 
 
@@ -256,7 +256,7 @@ def test_kernels_are_collected_while_others_launch(shared: Shared, fakecuda: Fak
 
     def work(thread: int) -> None:
         for number in range(40):
-            fresh = Kernel("plain", shared.plain._homes.holders)
+            fresh = Kernel("plain", shared.plain._bundles.bundles)
             cycle: list[Any] = [fresh.bind((1,), BLOCK=256)]
             cycle.append(fresh[lambda _, cycle=cycle: (len(cycle),)])
             for launcher in cycle:

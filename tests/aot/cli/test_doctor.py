@@ -272,9 +272,9 @@ def test_foreign_wheels_stand_in_nobodys_way(
         == f"{paths['nojit_kernels', 'sm_80']} comes first"
     )
     served = {one: library._from_bundles(one) for one in "km"}
-    assert served["k"]._homes.holder_for(90).images.file.path == own
-    assert served["k"]._homes.holder_for(89).images.file.path == paths["nojit_kernels", "sm_80"]
-    assert served["m"]._homes.holder_for(90).images.file.path == foreign
+    assert served["k"]._bundles.bundle_for(90).images.file.path == own
+    assert served["k"]._bundles.bundle_for(89).images.file.path == paths["nojit_kernels", "sm_80"]
+    assert served["m"]._bundles.bundle_for(90).images.file.path == foreign
     # to load one by its name is another matter
     assert shown.exit_code == 1
     assert [problem.partition(":")[0] for problem in written["problems"]] == [
@@ -527,7 +527,7 @@ def test_a_launch_chooses_as_doctor_says(tmp_path: Path, monkeypatch: pytest.Mon
         copy = Bundle(order, first_wins=True).kernel("copy")
         for capability in (80, 86, 89, 90, 100, 103):
             (used,) = choose(0, capability, 13000, states).used
-            assert copy._homes.holder_for(capability).images.file.path == used
+            assert copy._bundles.bundle_for(capability).images.file.path == used
 
 
 def test_driver_is_asked_through_the_core(monkeypatch: pytest.MonkeyPatch) -> None:

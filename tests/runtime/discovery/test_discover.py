@@ -329,10 +329,10 @@ def test_what_is_wrong_with_foreign_wheels_is_told_apart(tmp_path: Path, monkeyp
 def test_operators_take_a_kernel_from_what_they_ask_for(
     bundles: list[tuple[str, bool, str]], held: dict[str, str]
 ) -> None:
-    assert discover.holders((*bundle, ["k"]) for bundle in bundles) == {"k": held}
+    assert discover.bundles_of_kernels((*bundle, ["k"]) for bundle in bundles) == {"k": held}
     # what nobody else holds is taken from whom there is
     more = [*((*bundle, ["k"]) for bundle in bundles), ("z", True, "sm_90a", ["m", "k"])]
-    assert discover.holders(more)["m"] == {"sm_90a": "z"}
+    assert discover.bundles_of_kernels(more)["m"] == {"sm_90a": "z"}
 
 
 def test_own_checkout() -> None:

@@ -54,7 +54,7 @@ def test_a_call_that_misses_one_hint_is_counted_and_named(
     (miss,) = misses(add).values()
     assert (miss.kernel, miss.hints, miss.failed, miss.kinds) == ("near", ALL, (("n", 16, "int 1000"),), 1)
     assert str(miss) == "kernel near misses n:16 (got int 1000) of the hints x:16 y:16 n:16 stride:1"
-    assert miss.variant == add._homes.holders[0].table("near").variant_id(1), "what runs"
+    assert miss.variant == add._bundles.bundles[0].table("near").variant_id(1), "what runs"
     (event,) = heard
     assert (event.kind, event.kernel, event.variant, event.device, event.detail) == (
         "hint", "near", miss.variant, 0, str(miss)
