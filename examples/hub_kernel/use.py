@@ -5,11 +5,15 @@
 needs the package ``kernels``, and a GPU unless it runs under ``nojit record --fake``.
 """
 
+import sys
 from pathlib import Path
 
-import torch
+try:
+    import torch
 
-from kernels import get_local_kernel  # noqa: TID251 - the library of that name
+    from kernels import get_local_kernel  # noqa: TID251 - the library of that name
+except ModuleNotFoundError as error:
+    sys.exit(f"error: expected {error.name} to be installed: pip install torch kernels")
 
 
 def main() -> None:

@@ -7,12 +7,16 @@ torch keeps the compiled graph in that folder; nojit's bundle holds the machine 
 
 import argparse
 import hashlib
+import sys
 
-import torch
-import triton
-from layers import scale_kernel
-from torch import Tensor, nn
-from torch.library import triton_op, wrap_triton
+try:
+    import torch
+    import triton
+    from layers import scale_kernel
+    from torch import Tensor, nn
+    from torch.library import triton_op, wrap_triton
+except ModuleNotFoundError as error:
+    sys.exit(f"error: expected {error.name} to be installed: pip install torch triton")
 
 WIDTH, HEADS, TOKENS = 512, 8, 256
 

@@ -7,15 +7,19 @@ Descriptors need Hopper or newer. On a machine without a GPU, run it under ``noj
 
 import argparse
 import hashlib
+import sys
 from typing import NamedTuple
 
-import torch
-import triton
-import triton.language as tl
-from torch import Tensor
-from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
-from triton.tools.tensor_descriptor import TensorDescriptor
+try:
+    import torch
+    import triton
+    import triton.language as tl
+    from torch import Tensor
+    from triton.experimental import gluon
+    from triton.experimental.gluon import language as gl
+    from triton.tools.tensor_descriptor import TensorDescriptor
+except ModuleNotFoundError as error:
+    sys.exit(f"error: expected {error.name} to be installed: pip install torch triton")
 
 
 class Bounds(NamedTuple):

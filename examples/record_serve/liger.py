@@ -8,10 +8,14 @@ Nothing here knows nojit. Without a GPU, run it under ``nojit record --fake sm_9
 
 import argparse
 import hashlib
+import sys
 
-import torch
-from liger_kernel.transformers import apply_liger_kernel_to_llama
-from transformers import LlamaConfig, LlamaForCausalLM
+try:
+    import torch
+    from liger_kernel.transformers import apply_liger_kernel_to_llama
+    from transformers import LlamaConfig, LlamaForCausalLM
+except ModuleNotFoundError as error:
+    sys.exit(f"error: expected {error.name} to be installed: pip install torch triton liger-kernel transformers")
 
 BATCH, TOKENS = 2, 512
 

@@ -8,10 +8,14 @@ The output is the same whether Triton compiles the kernels or nojit serves them.
 
 import argparse
 import hashlib
+import sys
 
-import torch
-from layers import add, gelu, linear, rms_norm, scaled, silu
-from torch import Tensor
+try:
+    import torch
+    from layers import add, gelu, linear, rms_norm, scaled, silu
+    from torch import Tensor
+except ModuleNotFoundError as error:
+    sys.exit(f"error: expected {error.name} to be installed: pip install torch triton")
 
 WIDTH, HIDDEN = 256, 704
 

@@ -8,11 +8,15 @@ Each rank is a process that launches the same kernels on its own GPU. Rank 0 pri
 
 import argparse
 import hashlib
+import sys
 
-import torch
-import torch.distributed as dist
-from layers import linear, rms_norm, silu
-from torch import Tensor
+try:
+    import torch
+    import torch.distributed as dist
+    from layers import linear, rms_norm, silu
+    from torch import Tensor
+except ModuleNotFoundError as error:
+    sys.exit(f"error: expected {error.name} to be installed: pip install torch triton")
 
 WIDTH, HIDDEN = 512, 1536
 REQUESTS = (1, 7, 64)

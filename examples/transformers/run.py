@@ -13,12 +13,15 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import decoder
-import encoder
-import torch
-from model import Attend, Shape, Transformer
-from nojit.runtime.errors import NojitError
-from torch import Tensor
+try:
+    import decoder
+    import encoder
+    import torch
+    from model import Attend, Shape, Transformer
+    from nojit.runtime.errors import NojitError
+    from torch import Tensor
+except ModuleNotFoundError as error:
+    sys.exit(f"error: expected {error.name} to be installed: pip install torch")
 
 NEEDS = "needs a CUDA device, and a bundle for it: nojit build manifests --profile core --arch sm_90 --out artifacts"
 # a step may be this many times farther from the fp32 step than torch's own bf16 step

@@ -1,6 +1,11 @@
 """Launch the kernel from its bundle. Needs a GPU and torch; needs neither Triton nor a compiler."""
 
-import torch
+import sys
+
+try:
+    import torch
+except ModuleNotFoundError:
+    sys.exit("error: expected torch to be installed: pip install torch")
 from nojit import runtime
 
 bundle = runtime.load("artifacts/example")  # opens every bundle in the folder; a launch uses the one for its GPU

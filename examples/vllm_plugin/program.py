@@ -1,7 +1,12 @@
 """The start of a worker: it loads plugins, and warms its kernels up."""
 
-from kernel import SLOTS
-from standin import load_plugins
+import sys
+
+try:
+    from kernel import SLOTS
+    from standin import load_plugins
+except ModuleNotFoundError as error:
+    sys.exit(f"error: expected {error.name} to be installed: pip install torch triton")
 
 if __name__ == "__main__":
     load_plugins()
