@@ -390,6 +390,24 @@ def test_packages_of_the_runtime_import_few_others():
     ] == []
 
 
+def test_nothing_else_of_the_runtime_imports_recording_and_serving():
+    features = {"autostart", "recording", "serve"}
+    importers = {
+        runtime_package(each.importer)
+        for each in imports()
+        if room(each.importer) == "runtime" and runtime_package(each.target) in features
+    }
+    assert importers <= features
+
+
+def test_the_readme_of_the_runtime_names_every_folder_and_module_of_both_features():
+    page = (ROOT / "runtime/README.md").read_text(encoding="utf-8")
+    assert {*RUNTIME, BASE} <= {*re.findall(r"`(\w+)`", page)}
+    folders = ("recording", "recording/fake", "serve")
+    named = {*re.findall(r"`(\w+\.py)`", page)}
+    assert {path.name for each in folders for path in (ROOT / "runtime" / each).glob("[!_]*.py")} <= named
+
+
 def folders_included(root: Path, names: Collection[str]) -> dict[str, set[str]]:
     """List, for each folder of C, the other folders of whose headers it includes some."""
     return {

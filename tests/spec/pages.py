@@ -20,6 +20,7 @@ PAGES = sorted(
         ROOT / "autoserve/README.md",
         ROOT / "benchmarks/README.md",
         ROOT / "kernels/README.md",
+        ROOT / "runtime/README.md",
         ROOT / "runtime/binding/README.md",
     ]
 )
