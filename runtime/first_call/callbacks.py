@@ -38,7 +38,11 @@ __all__ = ["FirstCalls"]
 
 
 class FirstCalls(_core.Dispatcher):
-    """The methods of a kernel that the binding calls, by name."""
+    """The methods of a kernel that the binding calls, by name.
+
+    They are methods of the kernel, not of a member, because the binding passes the kernel to every function that reads a call: a
+    member would be one more load in each launch.
+    """
 
     def __init__(self, bundles: KernelBundles) -> None:
         table = bundles.first_table

@@ -1,6 +1,7 @@
-"""Looks configs up in tuning tables: buckets, the problems that are near, the nearest device. Pure.
+"""Look configs up in tuning tables: buckets, the problems that are near, the nearest device.
 
-``engine/select/config_order.h`` gives the rules of the order of configs; this module asks the engine for it.
+The engine computes all of these (``engine/select/config_order.h``), and its driver describes a device if a table must be
+chosen for it. This module gives it the tables, and puts its decisions into words.
 
 A decision depends on the device's table, the case and the key's buckets alone, never on the first value of a bucket
 that a process happens to see: two processes decide alike.
