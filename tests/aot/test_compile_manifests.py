@@ -5,7 +5,8 @@ Choices that exist for several archs take turns: the first compiles for sm_80, t
 
 A sample that compiled is compiled again only if something changed that it is made of: its source, the toolchain, its
 options, nojit's code or what is tested of it; without `.pytest_cache` all are. Run with the oldest supported Triton too,
-in an environment of its own: imports pytest, nojit.aot and the standard library alone. What the loops of warp-specialized kernels carry is recorded, and the same with each: see `tests.support.loops`.
+in an environment of its own: imports pytest, nojit.aot and the standard library alone. What the loops of warp-specialized kernels carry is
+recorded, and the same with each: see `tests.support.gluon_code`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from nojit.aot.plan.space import expand_space
 from nojit.aot.plan.variant import Variant
 from nojit.aot.plan.variant_fit import fit_variant
 
-from tests.support.loops import RECORDED, compile_and_count
+from tests.support.gluon_code import RECORDED, carried, compile_gluon, overwritten_barriers
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -118,9 +119,11 @@ def test_compiles(sample, code, compiled_before):
     known = compiled_before and compiled_before / sample.name
     if known and known.exists() and known.read_text() == made_of:
         return
-    compiled, carried = compile_and_count(variant, place)
+    compiled, stages = compile_gluon(variant, place)
     assert compiled.registers > 0
     assert compiled.launch.symbol.encode() in compiled.image
-    assert carried == LOOPS.get(sample.name), f"python -m tests.support.loops records them anew; {place.spelling}"
+    counts = carried(stages["ttgir"]) if stages else None
+    assert counts == LOOPS.get(sample.name), f"python -m tests.support.gluon_code records them anew; {place.spelling}"
+    assert not stages or not overwritten_barriers(stages["llir"]), "allocate no barrier that nobody waits for"
     if known:
         known.write_text(made_of)
