@@ -305,7 +305,7 @@ def test_the_url_of_a_shared_cache_alone_loads_fsspec():
 
 def test_a_request_to_a_registry_alone_loads_requests():
     importers = {(found.importer, found.lazy) for found in imports() if top(found.target) == "requests"}
-    modules_of_oci = {("nojit.aot.oci.client", True), ("nojit.aot.oci.pace", True)}
+    modules_of_oci = {("nojit.aot.oci.client", True), ("nojit.aot.oci.slow_answers", True)}
     assert importers == modules_of_oci | {("nojit.aot.cli.options.registries", True)}
 
 

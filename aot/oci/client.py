@@ -18,9 +18,9 @@ from nojit.aot.oci.answers import PASSING, Answer, origin_of
 from nojit.aot.oci.authorization import Authorization
 from nojit.aot.oci.credentials import Credentials
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX
-from nojit.aot.oci.pace import SlowError, paced_adapter
 from nojit.aot.oci.reasons import refusal
-from nojit.aot.oci.tries import Limits, Tries
+from nojit.aot.oci.retries import Limits, Retries
+from nojit.aot.oci.slow_answers import SlowError, paced_adapter
 from nojit.runtime.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Client:
             RegistryError: with one of `nojit.aot.oci.reasons.REASONS`.
         """
         url, where = urljoin(self._base, url), where or str(self.address)
-        tries = Tries(self.limits)
+        retries = Retries(self.limits)
         while True:
             wait_s = None
             try:
@@ -117,7 +117,7 @@ class Client:
             except RegistryError as error:
                 if once:
                     raise
-                tries.failed(error, wait_s)
+                retries.failed(error, wait_s)
 
     def chunks(self, answer: Answer, where: str) -> Generator[bytes]:
         """Yield the content of a streamed answer.

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from nojit.aot.oci.documents import Descriptor, Document
-from nojit.aot.oci.tries import Limits
+from nojit.aot.oci.retries import Limits
 
 __all__ = ["Content", "ReleaseSource", "ReleaseTarget"]
 

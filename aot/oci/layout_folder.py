@@ -19,8 +19,8 @@ from nojit.aot.oci.checks import checked, checked_document
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, INDEX, Descriptor, Document, encode
 from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.retries import Limits
 from nojit.aot.oci.staging import Staging, disk_errors, locked
-from nojit.aot.oci.tries import Limits
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError, RegistryError
 

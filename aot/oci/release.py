@@ -35,7 +35,7 @@ from nojit.aot.oci.documents import (
 )
 from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal
-from nojit.aot.oci.tries import Limits
+from nojit.aot.oci.retries import Limits
 from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.aot.trust.shipped_bundles import VerifiedBundle
 from nojit.runtime.base.wording import worded

@@ -25,7 +25,7 @@ from nojit.aot.oci.documents import (
 )
 from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal
-from nojit.aot.oci.tries import Limits, Tries
+from nojit.aot.oci.retries import Limits, Retries
 from nojit.runtime.errors import RegistryError
 
 __all__ = ["Repository"]
@@ -140,12 +140,12 @@ class Repository:
         if blob.digest in self._written or self._has(blob):
             self._written.add(blob.digest)
             return False
-        tries = Tries(self.limits)
+        retries = Retries(self.limits)
         while True:
             try:
                 self._upload(blob, source)
             except RegistryError as error:
-                tries.failed(error)
+                retries.failed(error)
                 # the answer to a complete upload may be what was lost
                 if self._has(blob):
                     break
@@ -226,7 +226,7 @@ class Repository:
 
     def _list_by_tag(self, subject: str, referrer: Descriptor) -> None:
         """Add a referrer to the index of the fallback tag, which others may write to at the same time."""
-        tag, tries = _fallback_tag(subject), Tries(self.limits)
+        tag, retries = _fallback_tag(subject), Retries(self.limits)
         while True:
             listed = self._fallback(subject)
             if any(each.digest == referrer.digest for each in listed):
@@ -235,7 +235,7 @@ class Repository:
             if any(each.digest == referrer.digest for each in self._fallback(subject)):
                 return
             what = f"expected the index {tag} to list a statement"
-            tries.failed(refusal("unavailable", what, got="one that another program has replaced", where=self._where))
+            retries.failed(refusal("unavailable", what, got="one that another program has replaced", where=self._where))
 
 
 def _fallback_tag(digest: str) -> str:

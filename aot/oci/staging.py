@@ -16,7 +16,7 @@ from nojit.aot.oci.checks import other_digest
 from nojit.aot.oci.documents import Descriptor
 from nojit.aot.oci.endpoints import ReleaseSource
 from nojit.aot.oci.reasons import refusal
-from nojit.aot.oci.tries import Tries
+from nojit.aot.oci.retries import Retries
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError, RegistryError
 
@@ -174,15 +174,15 @@ class _Fetching:
 
     def run(self) -> str:
         """Read what is missing; return the SHA-256 of the whole in hex."""
-        tries, furthest = Tries(self._source.limits), self._position
+        retries, furthest = Retries(self._source.limits), self._position
         while self._position < self._blob.size_bytes:
             try:
                 self._read_on()
             except RegistryError as error:
                 if self._position > furthest:
                     furthest = self._position
-                    tries.start_again()
-                tries.failed(error)
+                    retries.start_again()
+                retries.failed(error)
         return self._hasher.hexdigest()
 
     def _read_on(self) -> None:

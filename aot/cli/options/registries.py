@@ -25,7 +25,7 @@ from nojit.aot.oci.pull import Received, receive
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import Offer, Release, open_release
 from nojit.aot.oci.repository import Repository
-from nojit.aot.oci.tries import Limits
+from nojit.aot.oci.retries import Limits
 
 __all__ = [
     "ADDRESS",

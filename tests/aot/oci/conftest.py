@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from nojit.aot.backends.registry import arch_of
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect.doctor import DriverState
-from nojit.aot.oci.tries import Limits
+from nojit.aot.oci.retries import Limits
 from nojit.aot.provenance.statement import statement_path
 from nojit.runtime.trust.envelope import signed_path
 

@@ -8,8 +8,8 @@ import pytest
 
 requests = pytest.importorskip("requests")
 
-from nojit.aot.oci.pace import paced_adapter  # noqa: E402
-from nojit.aot.oci.tries import Limits  # noqa: E402
+from nojit.aot.oci.retries import Limits  # noqa: E402
+from nojit.aot.oci.slow_answers import paced_adapter  # noqa: E402
 from urllib3 import PoolManager  # noqa: E402
 
 

@@ -1,4 +1,4 @@
-"""Repeated tries of requests that may succeed the next time, with time limits and pauses."""
+"""Retries of failed requests: how often, and the pause before each, as after status 429; time limits of requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nojit.runtime.errors import RegistryError
 
-__all__ = ["Limits", "Tries"]
+__all__ = ["Limits", "Retries"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Limits:
     pause_max_s: float = 30.0
 
 
-class Tries:
+class Retries:
     """Counts the failed tries of one operation.
 
     Args:

@@ -7,7 +7,7 @@ import time
 from http.client import HTTPResponse
 from typing import TYPE_CHECKING, Any
 
-from nojit.aot.oci.tries import Limits
+from nojit.aot.oci.retries import Limits
 
 if TYPE_CHECKING:
     from requests.adapters import HTTPAdapter
