@@ -76,7 +76,7 @@ AOT = {
     "recording": {"manifest", "plan"},
     "draft": {"manifest", "plan", "recording"},
     "pack": {"manifest", "plan"},
-    "provenance": set(),
+    "provenance": {"compile"},
     "inspect": {"backends", "plan", "provenance"},
     "pipeline": {"backends", "cache", "manifest", "plan", "compile", "pack", "inspect"},
     "trust": {"backends", "cache", "plan", "compile", "provenance", "inspect", "pipeline", "recording"},

@@ -1,1 +1,1 @@
-"""Provenance statements: what a bundle was built from."""
+"""Provenance statements, which say what a bundle was built from: `write_statement` writes, `statement` reads."""

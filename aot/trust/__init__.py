@@ -1,1 +1,1 @@
-"""Provenance and signatures of bundles."""
+"""Signatures of bundles, and verification by a second build."""

@@ -52,7 +52,7 @@ def test_the_statement_on_the_page_is_one(tmp_path: Path, monkeypatch: pytest.Mo
     pytest.importorskip("msgspec")
     from tests.aot.cli.conftest import MANIFEST
     from tests.aot.conftest import HEADER
-    from tests.aot.trust.test_write_provenance import attested
+    from tests.aot.provenance.test_write_statement import attested
 
     manifest = tmp_path / "demo.toml"
     manifest.write_text(HEADER + MANIFEST, encoding="utf-8")

@@ -48,10 +48,10 @@ from nojit.aot.plan.left_out import Absence
 from nojit.aot.plan.plan import Plan, absent_kernels
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.provenance.statement import read_signed_statement, read_statement, statement_path
+from nojit.aot.provenance.write_statement import Invocation, attest, is_attested
 from nojit.aot.recording.inputs import bundle_name, is_recording, read_recordings
 from nojit.aot.recording.origins import recorded_triton
 from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
-from nojit.aot.trust.write_provenance import Invocation, attest, is_attested
 from nojit.runtime.errors import ManifestError, PackageError
 
 if TYPE_CHECKING:

@@ -17,14 +17,14 @@ from nojit.aot.pipeline.build import build
 from nojit.aot.pipeline.twins import FOLDER, twin_plans
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.provenance.statement import Statement, open_signed, statement_path
+from nojit.aot.provenance.write_statement import attest
 from nojit.aot.trust.rebuild import rebuild
-from nojit.aot.trust.write_provenance import attest
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
 from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler
-from tests.aot.trust.test_write_provenance import FILE, INVOCATION
+from tests.aot.provenance.test_write_statement import FILE, INVOCATION
 from tests.support.signing import Signer, envelope
 
 

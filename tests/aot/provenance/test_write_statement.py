@@ -20,9 +20,9 @@ from nojit.aot.cache.cache import Cache
 from nojit.aot.pipeline.build import BuildResult, build
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
+from nojit.aot.provenance.checkout import read_checkout
 from nojit.aot.provenance.statement import read_statement, statement_path
-from nojit.aot.trust.checkout import read_checkout
-from nojit.aot.trust.write_provenance import LOCAL_BUILDER, Invocation, attest
+from nojit.aot.provenance.write_statement import LOCAL_BUILDER, Invocation, attest
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import PackageError
 

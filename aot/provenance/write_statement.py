@@ -20,9 +20,9 @@ from urllib.parse import quote
 from nojit.aot.base.defaults import LOCAL_BUILDER
 from nojit.aot.base.files import write_file
 from nojit.aot.compile.toolchain.digests import settings_of, split_tools
+from nojit.aot.provenance.checkout import Checkout, read_checkout
+from nojit.aot.provenance.distributions import Installed
 from nojit.aot.provenance.statement import statement_path
-from nojit.aot.trust.checkout import Checkout, read_checkout
-from nojit.aot.trust.distributions import Installed
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.target import spell_cuda
 from nojit.runtime.trust.claim import INDEX_DIGEST
