@@ -78,7 +78,7 @@ AOT = {
     "pack": {"manifest", "plan"},
     "provenance": {"compile"},
     "inspect": {"backends", "plan", "provenance"},
-    "pipeline": {"backends", "cache", "manifest", "plan", "compile", "pack", "inspect"},
+    "pipeline": {"backends", "cache", "manifest", "plan", "compile", "pack", "provenance", "inspect"},
     "trust": {"backends", "cache", "plan", "compile", "provenance", "inspect", "pipeline", "recording"},
     "wheel": {"backends", "manifest", "compile", "inspect", "trust"},
     "oci": {"manifest", "provenance", "inspect", "trust"},

@@ -22,8 +22,9 @@ from nojit.aot.base.files import write_file
 from nojit.aot.compile.toolchain.digests import settings_of, split_tools
 from nojit.aot.provenance.checkout import Checkout, read_checkout
 from nojit.aot.provenance.distributions import Installed
-from nojit.aot.provenance.statement import statement_path
+from nojit.aot.provenance.statement import read_signed_statement, read_statement, statement_path
 from nojit.runtime.base.strict_json import Json
+from nojit.runtime.errors import PackageError
 from nojit.runtime.target import spell_cuda
 from nojit.runtime.trust.claim import INDEX_DIGEST
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from nojit.aot.pipeline.report import BundleReport
     from nojit.aot.plan.plan import Plan
 
-__all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "is_attested", "make_statement"]
+__all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "is_attested", "make_statement", "signed_problems"]
 
 BUILD_TYPE: Final = "nojit:build/1"
 
@@ -97,6 +98,30 @@ def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path,
 def is_attested(bundle: Path, digest: str, invocation: Invocation) -> bool:
     """Return whether a bundle's existing provenance statement agrees with its digest and with this build."""
     return _Existing.read(statement_path(bundle)).fits(digest, invocation)
+
+
+def signed_problems(reports: Sequence[BundleReport], folder: Path) -> tuple[str, ...]:
+    """Return warnings about signed statements that belong to another bundle or another build.
+
+    Args:
+        reports: report of each bundle.
+        folder: folder of the bundles.
+    """
+    problems = []
+    for report in reports:
+        path, digest = folder / report.path, report.digest
+        try:
+            signed = read_signed_statement(path, digest) if digest else None
+            if signed is not None:
+                was = signed.facts(digest, signed=True).build_number
+                now = read_statement(statement_path(path)).facts(digest, signed=False).build_number
+                if was != now:
+                    problems.append(
+                        f"expected a signed statement of build {now}, got one of build {was}: sign it again - at {path}"
+                    )
+        except PackageError as error:
+            problems.append(str(error))
+    return tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)

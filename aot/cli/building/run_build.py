@@ -40,6 +40,7 @@ from nojit.aot.manifest.reader import find_manifests, load_manifest
 from nojit.aot.pipeline.build import build as build_bundles
 from nojit.aot.pipeline.outcome import failure_of
 from nojit.aot.pipeline.report import TWINS, BuildResult, Done
+from nojit.aot.pipeline.settled import is_settled
 from nojit.aot.pipeline.stamp import Draft, Stamp
 from nojit.aot.pipeline.targets import choose_targets, with_families
 from nojit.aot.pipeline.twins import compare_twins, twin_plans
@@ -47,8 +48,7 @@ from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.left_out import Absence
 from nojit.aot.plan.plan import Plan, absent_kernels
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.provenance.statement import read_signed_statement, read_statement, statement_path
-from nojit.aot.provenance.write_statement import Invocation, attest, is_attested
+from nojit.aot.provenance.write_statement import Invocation, attest, signed_problems
 from nojit.aot.recording.inputs import bundle_name, is_recording, read_recordings
 from nojit.aot.recording.origins import recorded_triton
 from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
@@ -139,10 +139,10 @@ def run(out: Output, request: Request, asked: str) -> int:
         result,
         twins,
         absent,
-        _signed_problems(result, request.folder),
-        _signed_problems(twins, request.folder / TWINS) if twins else (),
+        signed_problems(result.reports, request.folder),
+        signed_problems(twins.reports, request.folder / TWINS) if twins else (),
     )
-    if isinstance(compiler, ToolchainCompiler) and _is_settled(request, plans, done, clock):
+    if isinstance(compiler, ToolchainCompiler) and is_settled(plans, done, request.folder, _invocation(request, clock)):
         draft.keep(request.cache_folder, compiler.notes, Stamp(done, tuple(view.told)))
     seconds = time.monotonic() - started
     show_result(out, done, request.folder, seconds, failures)
@@ -181,21 +181,6 @@ def _choose_targets(out: Output, request: Request, compiler: Compiler, view: _Re
     out.emit("build", {"dry_run": True, "targets": [asdict(target) for target in targets]})
     show_targets(out, targets)
     return 0
-
-
-def _is_settled(request: Request, plans: Sequence[Plan], done: Done, clock: datetime) -> bool:
-    """Return whether a repetition of this build would find everything up to date and print the same."""
-    made = [(request.folder, done.result), *([(request.folder / TWINS, done.twins)] if done.twins else [])]
-    written = any(not report.up_to_date for _, result in made for report in result.reports)
-    # the next build would print that kept kernels come from this bundle
-    if done.result.stopped or done.result.misfits or (written and any(plan.kept or plan.gone for plan in plans)):
-        return False
-    invocation = _invocation(request, clock)
-    return all(
-        report.digest and is_attested(folder / report.path, report.digest, invocation)
-        for folder, result in made
-        for report in result.reports
-    )
 
 
 def load_compiler(
@@ -395,22 +380,3 @@ def _invocation(request: Request, started: datetime) -> Invocation:
         started=started,
         finished=datetime.now(UTC),
     )
-
-
-def _signed_problems(result: BuildResult, folder: Path) -> tuple[str, ...]:
-    """Return warnings about signed statements that belong to another bundle or another build."""
-    problems = []
-    for report in result.reports:
-        path, digest = folder / report.path, report.digest
-        try:
-            signed = read_signed_statement(path, digest) if digest else None
-            if signed is not None:
-                was = signed.facts(digest, signed=True).build_number
-                now = read_statement(statement_path(path)).facts(digest, signed=False).build_number
-                if was != now:
-                    problems.append(
-                        f"expected a signed statement of build {now}, got one of build {was}: sign it again - at {path}"
-                    )
-        except PackageError as error:
-            problems.append(str(error))
-    return tuple(problems)
