@@ -506,7 +506,7 @@ def test_kernels_are_launched_by_the_launches_of_their_family():
     # `calls` has the caller that launches for all of them
     modules_of_families = (path for path in (ROOT / "kernels").glob("*/**/*.py") if path.parent.name != "calls")
     families = [path for path in modules_of_families if not path.name.startswith("launch")]
-    launching = re.compile(r"\b(caller|recording)\.launch\(|\blibrary\.get\(")
+    launching = re.compile(r"\b(caller|writer)\.launch\(|\blibrary\.get\(")
     assert [path for path in families if launching.search(path.read_text(encoding="utf-8"))] == []
 
 

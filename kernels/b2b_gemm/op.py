@@ -21,7 +21,7 @@ from nojit.kernels.calls.arguments import (
     check_tensors,
     refuse_value,
 )
-from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.gemm.checks import check_out
@@ -114,7 +114,7 @@ def _run(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> 
     if known is not None:
         return known
 
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+    def make(own: list[Any], target: Tensor | None, writer: RecipeWriter) -> Tensor:
         a, b, c = own
         given = (a, b, c)
         check_operands(given)
@@ -122,7 +122,7 @@ def _run(operands: Operands, words: Words, alpha: float, out: Tensor | None) -> 
             check_out(target, a, c)
             for place, value in zip("abc", given, strict=True):
                 check_apart("out", target, place, value)
-        return prepare(given, target, words)(given, target, recording)
+        return prepare(given, target, words)(given, target, writer)
 
     return made_and_remembered(_MEMO, operands, out, facts, make)
 

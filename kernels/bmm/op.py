@@ -26,7 +26,7 @@ from nojit.kernels.calls.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import (
     autocasts,
@@ -241,7 +241,7 @@ def _run(
         return known
     names = _NAMES[name]
 
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+    def make(own: list[Any], target: Tensor | None, writer: RecipeWriter) -> Tensor:
         own_source, own_a, own_b = own
         factors = check_number("beta", beta), check_number("alpha", alpha)
         number, added, finished = _finish(own_source, own_a, own_b, *factors, activation, names)
@@ -249,7 +249,7 @@ def _run(
         if target is not None:
             _check_apart(added, own_a, own_b, target, names)
         call = prepare(own_a, own_b, added, target, finished)
-        return call(own_a, own_b, added, target, (number, factors[1], factors[0]), recording)
+        return call(own_a, own_b, added, target, (number, factors[1], factors[0]), writer)
 
     return made_and_remembered(_MEMO, (source, a, b), out, words, make)
 

@@ -1,6 +1,6 @@
 """Replay of cached calls: a look-up, the allocation of results, and launches.
 
-The first call of a specialization is validated and run through a `Recording`, which writes a *recipe*: the allocations
+The first call of a specialization is validated and run through a `RecipeWriter`, which writes a *recipe*: the allocations
 and launches, with operands and results by index. A *memo* is a cache of recipes. Its key is the library's source, the
 non-tensor arguments, and for each operand its dtype, device, shape, strides, whether its address is a multiple of 16,
 and whether it requires a gradient. Later calls with the same key replay the recipe in C.
@@ -17,7 +17,7 @@ from nojit.kernels.calls.torch_state import PLAIN, autocasts
 from nojit.runtime._core import MADE_MAX, Described, Memo, Recipe
 from torch import Tensor
 
-__all__ = ["DIRECT", "Caller", "Memo", "Recording", "made_and_remembered", "new_contiguous", "new_memo"]
+__all__ = ["DIRECT", "Caller", "Memo", "RecipeWriter", "made_and_remembered", "new_contiguous", "new_memo"]
 
 _CONSTANT: Final = -1
 
@@ -36,7 +36,7 @@ class Caller(Protocol):
 
 
 class _Direct:
-    """Caller that allocates and launches without recording."""
+    """Caller that allocates and launches only."""
 
     def make(self, function: Callable[..., Tensor], *args: Any, **named: Any) -> Tensor:
         return function(*args, **named)
@@ -74,7 +74,7 @@ def _modified(*tensors: Tensor) -> None:
     torch._C._increment_version(tensors)  # noqa: SLF001
 
 
-class Recording:
+class RecipeWriter:
     """Caller that allocates and launches, and records both for replays.
 
     Attributes:
@@ -177,7 +177,7 @@ def made_and_remembered(
     operands: Sequence[Tensor | None],
     out: Tensor | None,
     words: Sequence[object],
-    make: Callable[[list[Any], Tensor | None, Recording], Tensor],
+    make: Callable[[list[Any], Tensor | None, RecipeWriter], Tensor],
     *,
     may_replay: Callable[[Tensor], bool] | None = None,
 ) -> Tensor:
@@ -188,16 +188,16 @@ def made_and_remembered(
         operands: the tensors of the call.
         out: the tensor to write to; None to allocate the result.
         words: the non-tensor arguments of the call.
-        make: validates and runs the call, with the recording's operands and output, and returns the result.
+        make: validates and runs the call, with the writer's operands and output, and returns the result.
         may_replay: returns whether equal calls may replay the recipe, given the result; None if they always may.
     """
-    recording = Recording(*operands, out)
-    *own, target = recording.operands
-    result = make(own, target, recording)
+    writer = RecipeWriter(*operands, out)
+    *own, target = writer.operands
+    result = make(own, target, writer)
     if target is not None:
-        recording.touch(target)
-    if recording.fits and (may_replay is None or may_replay(result)):
-        memo.remember(recording.recipe(result), *operands, out, recording.source, *words)
+        writer.touch(target)
+    if writer.fits and (may_replay is None or may_replay(result)):
+        memo.remember(writer.recipe(result), *operands, out, writer.source, *words)
     return result if out is None else out
 
 

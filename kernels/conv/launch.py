@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import torch
-from nojit.kernels.calls.memos import Recording
+from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.conv.launch_few import is_few, is_uneven, launch_few
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product, launch_weight_grad
 from nojit.kernels.conv.launch_sm90 import launch_mapped, launch_mapped_weight_grad
@@ -17,7 +17,7 @@ __all__ = ["run_conv", "run_input_grad", "run_weight_grad"]
 
 
 def run_conv(
-    recording: Recording,
+    writer: RecipeWriter,
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
@@ -30,7 +30,7 @@ def run_conv(
     """Convolve x [N, C, ...] by weight [O, C / groups, ...] into a new tensor [N, O, ...].
 
     Args:
-        recording: records the launches for replays.
+        writer: records the launches for replays.
         x: input.
         weight: weight.
         bias: [O], or None.
@@ -42,34 +42,34 @@ def run_conv(
     sweep = forward_sweep(window, x.shape[2:], weight.shape[2:])
     sizes = window.sizes(x.shape[2:], weight.shape[2:])
     shape = x.shape[0], weight.shape[0], *sizes
-    made = out = _allocate(recording, x, shape, by_channels(x, weight), single)
+    made = out = _allocate(writer, x, shape, by_channels(x, weight), single)
     if single:
-        out = recording.stands(made.unsqueeze(0), made)
+        out = writer.stands(made.unsqueeze(0), made)
     if not out.numel():
         return made
     if bias is not None and not bias.is_contiguous():
-        bias = recording.make(Tensor.contiguous, bias)
+        bias = writer.make(Tensor.contiguous, bias)
     one = Sum(
         sweep, x.shape[0], groups, weight.shape[1], weight.shape[0] // groups, is_transposed=False, precision=precision
     )
-    _sum(recording, one, x, weight, bias, out)
+    _sum(writer, one, x, weight, bias, out)
     return made
 
 
 def _allocate(
-    recording: Recording, like: Tensor, shape: tuple[int, ...], channels: bool, single: bool = False
+    writer: RecipeWriter, like: Tensor, shape: tuple[int, ...], channels: bool, single: bool = False
 ) -> Tensor:
     """Allocate a tensor, channels-last if `channels`, else contiguous; `single` drops the first dimension, of size 1.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     strides = torch.empty(shape, device="meta", memory_format=formatted(channels, len(shape))).stride()
     # use torch's own function, since a replayed call runs no Python code of nojit
-    return recording.make(Tensor.new_empty_strided, like, shape[single:], strides[single:])
+    return writer.make(Tensor.new_empty_strided, like, shape[single:], strides[single:])
 
 
 def run_input_grad(
-    recording: Recording,
+    writer: RecipeWriter,
     grad: Tensor,
     weight: Tensor,
     shape: tuple[int, ...],
@@ -79,15 +79,15 @@ def run_input_grad(
 ) -> Tensor:
     """Compute the gradient by the input, [N, C, ...], from `grad`, the gradient by the output [N, O, ...].
 
-    `recording`: allocates and launches, and records both for replays; `precision`: of fp32 operands: ``"tf32"`` or
+    `writer`: allocates and launches, and records both for replays; `precision`: of fp32 operands: ``"tf32"`` or
     ``"ieee"``.
     """
     classes = list(classes_of(forward_sweep(window, shape[2:], weight.shape[2:])))
     # an input position that no tap reads has gradient 0
     zeros = not all(map(_has_taps, classes))
-    out = _allocate(recording, grad, shape, by_channels(grad, weight))
+    out = _allocate(writer, grad, shape, by_channels(grad, weight))
     if zeros:
-        recording.make(Tensor.zero_, out)
+        writer.make(Tensor.zero_, out)
     if not out.numel():
         return out
     c_len, n_len = weight.shape[0] // groups, weight.shape[1]
@@ -95,9 +95,9 @@ def run_input_grad(
         one = Sum(each.sweep, shape[0], groups, c_len, n_len, is_transposed=True, precision=precision)
         target, taps = out, weight
         if len(classes) > 1:
-            target = recording.make(part_of, out, *_spans(out, each.first, each.sweep.out, each.apart))
-            taps = recording.make(part_of, weight, *_spans(weight, each.first_tap, each.sweep.taps, each.taps_apart))
-        _sum(recording, one, grad, taps, None, target)
+            target = writer.make(part_of, out, *_spans(out, each.first, each.sweep.out, each.apart))
+            taps = writer.make(part_of, weight, *_spans(weight, each.first_tap, each.sweep.taps, each.taps_apart))
+        _sum(writer, one, grad, taps, None, target)
     return out
 
 
@@ -111,12 +111,12 @@ def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...]
     return (0, 0, *first), (*value.shape[:2], *sizes), (1, 1, *apart)
 
 
-def _sum(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
+def _sum(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
     """Launch a sum with the fastest kernel that can run it.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
-    operands = (recording, one, x, w, bias, out)
+    operands = (writer, one, x, w, bias, out)
     # rows of a matrix that are no multiples of 16 bytes apart are slower than a copy that is padded
     if not is_uneven(x) and launch_product(*operands):
         return
@@ -124,11 +124,11 @@ def _sum(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | No
         return
     if launch_mapped(*operands) or launch_few(*operands):
         return
-    launch(recording, one, x, w, bias, out)
+    launch(writer, one, x, w, bias, out)
 
 
 def run_weight_grad(
-    recording: Recording,
+    writer: RecipeWriter,
     grad: Tensor,
     x: Tensor,
     shape: tuple[int, ...],
@@ -138,14 +138,14 @@ def run_weight_grad(
 ) -> Tensor:
     """Compute the gradient by the weight, [O, C / groups, ...], from `grad`, the gradient by the output [N, O, ...].
 
-    `recording`: allocates and launches, and records both for replays; `precision`: of fp32 operands: ``"tf32"`` or
+    `writer`: allocates and launches, and records both for replays; `precision`: of fp32 operands: ``"tf32"`` or
     ``"ieee"``.
     """
-    out = _allocate(recording, grad, shape, by_channels(grad, x))
+    out = _allocate(writer, grad, shape, by_channels(grad, x))
     if not out.numel():
         return out
     sweep = forward_sweep(window, x.shape[2:], shape[2:])
     one = Sum(sweep, x.shape[0], groups, shape[1], shape[0] // groups, is_transposed=False, precision=precision)
-    if not launch_mapped_weight_grad(recording, one, grad, x, out):
-        launch_weight_grad(recording, one, grad, x, out)
+    if not launch_mapped_weight_grad(writer, one, grad, x, out):
+        launch_weight_grad(writer, one, grad, x, out)
     return out

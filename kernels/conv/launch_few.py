@@ -8,7 +8,7 @@ import math
 from typing import Final, NamedTuple
 
 from nojit.kernels import library
-from nojit.kernels.calls.memos import Recording, new_contiguous
+from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of, tiles_of, unused
@@ -49,10 +49,10 @@ class Gathered(NamedTuple):
     start: int
 
 
-def launch_few(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
+def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
     """Launch a sum with the kernel for few channels if it can run it; return whether it did.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     if not _is_served(one, x, out):
         return False
@@ -63,19 +63,19 @@ def launch_few(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tenso
         source = Gathered(one.c_len // VECTOR, *along)
         served = _spans(source, one)
         if served:
-            _launch(recording, one, source, x, _weight_of(recording, w), bias, out)
+            _launch(writer, one, source, x, _weight_of(writer, w), bias, out)
         return served
     source, together = _unfolded(one)
     rows = one.batch * own.source[1] * source.width
     if rows > sweeps.LIMIT or one.n_len * own.taps[1] * source.taps > sweeps.LIMIT or not _spans(source, one):
         return False
     wide = source.vectors * VECTOR
-    unfolded = new_contiguous(recording, x, (rows, wide))
-    weight = new_contiguous(recording, x, (one.n_len * own.taps[1] * source.taps, wide))
+    unfolded = new_contiguous(writer, x, (rows, wide))
+    weight = new_contiguous(writer, x, (one.n_len * own.taps[1] * source.taps, wide))
     outer, channel, _, row, pixel = strides_of(x)
     w_outer, w_channel, _, w_row, w_pixel = strides_of(w)
     unfolds = together > 1 or own.taps[2] == 1
-    recording.launch(
+    writer.launch(
         "conv_unfold",
         *(x, w, unfolded, weight),
         *(one.batch, one.c_len, one.n_len, own.source[1], own.source[2], source.width),
@@ -84,7 +84,7 @@ def launch_few(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tenso
         *(outer, channel, row, pixel),
         *(w_outer, w_channel, w_row, w_pixel),
     )
-    _launch(recording, one, source, unfolded, weight, bias, out)
+    _launch(writer, one, source, unfolded, weight, bias, out)
     return True
 
 
@@ -137,10 +137,10 @@ def _spans(source: Gathered, one: Sum) -> bool:
     return max(*source.strides[1:], down + across, own.taps[1] * source.taps * source.vectors) * VECTOR < FAR
 
 
-def _weight_of(recording: Recording, w: Tensor) -> Tensor:
+def _weight_of(writer: RecipeWriter, w: Tensor) -> Tensor:
     """Return `w` if it is channels-last without gaps, else such a copy.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     _, channels, *taps = w.shape
     dense = (channels * math.prod(taps), 1, channels * taps[1], channels)
@@ -148,16 +148,16 @@ def _weight_of(recording: Recording, w: Tensor) -> Tensor:
         size == 1 or stride == right for size, stride, right in zip(w.shape, w.stride(), dense, strict=True)
     ):
         return w
-    copy: Tensor = recording.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
+    copy: Tensor = writer.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
     return copy
 
 
 def _launch(
-    recording: Recording, one: Sum, source: Gathered, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
+    writer: RecipeWriter, one: Sum, source: Gathered, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
 ) -> None:
     """Launch the kernel, with split-K where it pays. `x` and `w` are stored as `source` says.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     own = one.sweep
     splits, partial, width = 1, None, padded_width(one.n_len)
@@ -167,13 +167,13 @@ def _launch(
     if pixel is not None and not library.is_batch_invariant():
         splits = parts_of(tiles_of(1, one.positions, one.n_len), depth, processors(x))
     if splits > 1:
-        partial = new_contiguous(recording, x, (splits, one.positions, width), float32)
+        partial = new_contiguous(writer, x, (splits, one.positions, width), float32)
     unit = VECTOR if one.n_len % VECTOR == 0 and is_described(out) else 1
     outer, channel, _, row, position = strides_of(out)
-    recording.launch(
+    writer.launch(
         "conv_few",
         *(x, w, out, x if bias is None else bias),
-        unused(recording, x) if partial is None else partial,
+        unused(writer, x) if partial is None else partial,
         *(one.batch, source.vectors, one.n_len // unit),
         *(own.out[1], own.out[2], own.source[1], source.width),
         *(own.taps[1], source.taps),
@@ -185,4 +185,4 @@ def _launch(
     )
     if partial is not None:
         sizes = (one.batch, math.prod(own.out), one.n_len, splits, width)
-        launch_merge(recording, partial, out, bias, sizes, (outer, pixel or 0, channel))
+        launch_merge(writer, partial, out, bias, sizes, (outer, pixel or 0, channel))

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import torch
 from nojit.kernels import library
 from nojit.kernels.bmm.launch import prepare
-from nojit.kernels.calls.memos import Recording, new_contiguous
+from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
@@ -109,20 +109,20 @@ def tiles_of(groups: int, rows: int, cols: int) -> int:
     return groups * -(-rows // TILE) * -(-cols // TILE)
 
 
-def unused(recording: Recording, value: Tensor) -> Tensor:
+def unused(writer: RecipeWriter, value: Tensor) -> Tensor:
     """Return the tensor that a kernel receives in place of partial sums if there are none; one for all calls on a device.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     unused = nothing(torch.float32, value.device)
-    recording.constant(unused)
+    writer.constant(unused)
     return unused
 
 
-def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
+def launch(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
     """Launch a sum with the pointer kernel, with split-K where it pays; `out` may be a strided view.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     splits = 1
     pixel = merged(positions_of(out), strides_of(out)[2:])
@@ -134,17 +134,17 @@ def launch(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | 
         for first, sizes in pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT):
             own = one.part(first, sizes)
             whole = own.positions == one.positions
-            source = x if whole else recording.make(part_of, x, (first[0],), (sizes[0],), (1,))
-            target = out if whole else recording.make(_piece_of, out, first, sizes)
-            _launch(recording, own, source, w, bias, target, None, 1)
+            source = x if whole else writer.make(part_of, x, (first[0],), (sizes[0],), (1,))
+            target = out if whole else writer.make(_piece_of, out, first, sizes)
+            _launch(writer, own, source, w, bias, target, None, 1)
         return
     width = padded_width(one.n_len)
-    partial = new_contiguous(recording, x, (splits, one.positions, width), torch.float32)
-    _launch(recording, one, x, w, None, out, partial, splits)
+    partial = new_contiguous(writer, x, (splits, one.positions, width), torch.float32)
+    _launch(writer, one, x, w, None, out, partial, splits)
     rows = math.prod(one.sweep.out)
     outer, channel, *_ = strides_of(out)
     strides = (outer, pixel if pixel is not None else 0, channel)
-    launch_merge(recording, partial, out, bias, (one.batch, rows, one.n_len, splits, width), strides)
+    launch_merge(writer, partial, out, bias, (one.batch, rows, one.n_len, splits, width), strides)
 
 
 def _piece_of(value: Tensor, first: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
@@ -159,7 +159,7 @@ def _piece_of(value: Tensor, first: tuple[int, ...], sizes: tuple[int, ...]) -> 
 
 
 def _launch(
-    recording: Recording,
+    writer: RecipeWriter,
     one: Sum,
     x: Tensor,
     w: Tensor,
@@ -168,13 +168,13 @@ def _launch(
     partial: Tensor | None,
     splits: int,
 ) -> None:
-    recording.launch(
+    writer.launch(
         "conv",
         x,
         w,
         out,
         x if bias is None else bias,
-        unused(recording, x) if partial is None else partial,
+        unused(writer, x) if partial is None else partial,
         *(one.batch, one.groups, one.c_len, one.n_len),
         *one.sweep.numbers,
         splits,
@@ -188,7 +188,7 @@ def _launch(
 
 
 def launch_merge(
-    recording: Recording,
+    writer: RecipeWriter,
     partial: Tensor,
     out: Tensor,
     bias: Tensor | None,
@@ -198,7 +198,7 @@ def launch_merge(
     """Add up split-K parts in order, add the bias, and write the result.
 
     Args:
-        recording: records the launch.
+        writer: records the launch.
         partial: fp32 [parts, batch * rows, columns of a part].
         out: the result.
         bias: one value for each column, or None.
@@ -206,15 +206,15 @@ def launch_merge(
         strides: strides of `out` by batch, row and column.
     """
     added = out if bias is None else bias
-    recording.launch(
+    writer.launch(
         "bmm_merge", partial, out, added, *sizes, 0, 1.0, float(bias is not None), 0, 0, added.stride(0), *strides
     )
 
 
-def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
+def launch_product(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
     """Launch a convolution as one matrix product, if each output position reads one input position; return whether it did.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     if not (one.sweep.is_pointwise and one.groups == 1 and x.element_size() == 2 and one.positions <= sweeps.LIMIT):
         return False
@@ -224,13 +224,13 @@ def launch_product(recording: Recording, one: Sum, x: Tensor, w: Tensor, bias: T
         return False
     batch = 1 if all(each.whole for each in rows) else one.batch
     a, result = (
-        recording.stands(each.matrices(value, (batch, one.positions // batch, width)), value)
+        writer.stands(each.matrices(value, (batch, one.positions // batch, width)), value)
         for each, value, width in zip(rows, (x, out), (one.c_len, one.n_len), strict=True)
     )
     _, across, down, *_ = one.weight_strides(w)
-    b = recording.stands(w.as_strided((batch, one.c_len, one.n_len), (0, down, across)), w)
+    b = writer.stands(w.as_strided((batch, one.c_len, one.n_len), (0, down, across)), w)
     call = prepare(a, b, bias, result, finished=bias is not None)
-    call(a, b, bias, result, (0, 1.0, float(bias is not None)), recording)
+    call(a, b, bias, result, (0, 1.0, float(bias is not None)), writer)
     return True
 
 
@@ -255,12 +255,12 @@ class _Rows(NamedTuple):
         return value.as_strided(shape, (outer, self.apart or 0, channel))
 
 
-def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> None:
+def launch_weight_grad(writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> None:
     """Launch the gradient of `one` by its weight with the pointer kernel, from `grad`, the gradient by its result.
 
     In `out`, the channels and taps of a row must fill contiguous memory.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     across = one.depth
     pieces = list(pieces_of((one.batch, *one.sweep.out), sweeps.LIMIT)) if one.positions else [((0,) * 4, (0,) * 4)]
@@ -270,20 +270,20 @@ def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, 
     parts, rows, width = splits * len(pieces), one.groups * one.n_len, padded_width(across)
     partial = None
     if parts > 1:
-        partial = new_contiguous(recording, x, (parts, rows, width), torch.float32)
+        partial = new_contiguous(writer, x, (parts, rows, width), torch.float32)
     for number, (first, sizes) in enumerate(pieces):
         own, its_grad, its_x, sums = one, grad, x, partial
         if len(pieces) > 1:
             own = one.part(first, sizes)
-            its_grad = recording.make(_piece_of, grad, first, sizes)
-            its_x = recording.make(part_of, x, (first[0],), (sizes[0],), (1,))
-            sums = recording.make(torch.narrow, partial, 0, number, 1)
-        recording.launch(
+            its_grad = writer.make(_piece_of, grad, first, sizes)
+            its_x = writer.make(part_of, x, (first[0],), (sizes[0],), (1,))
+            sums = writer.make(torch.narrow, partial, 0, number, 1)
+        writer.launch(
             "conv_weight_grad",
             its_grad,
             its_x,
             out,
-            unused(recording, x) if sums is None else sums,
+            unused(writer, x) if sums is None else sums,
             *(own.batch, own.groups, own.c_len, own.n_len),
             *own.sweep.numbers,
             splits,
@@ -295,4 +295,4 @@ def launch_weight_grad(recording: Recording, one: Sum, grad: Tensor, x: Tensor, 
             PRECISION=own.precision,
         )
     if partial is not None:
-        launch_merge(recording, partial, out, None, (1, rows, across, parts, width), (0, across, 1))
+        launch_merge(writer, partial, out, None, (1, rows, across, parts, width), (0, across, 1))

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.calls.memos import Recording, new_contiguous
+from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, takes_maps
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of
@@ -120,14 +120,14 @@ def _describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[in
     return Described(value, (*strides, 1), shape, box, steps)
 
 
-def _weight_of(recording: Recording, w: Tensor) -> Tensor:
+def _weight_of(writer: RecipeWriter, w: Tensor) -> Tensor:
     """Return `w`, or a channels-last copy if TMA descriptors cannot hold `w`.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     if is_described(w):
         return w
-    copy: Tensor = recording.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
+    copy: Tensor = writer.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
     return copy
 
 
@@ -166,17 +166,17 @@ def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
 
 
 def _launch_strips(
-    recording: Recording, one: Sum, boxes: Boxes, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
+    writer: RecipeWriter, one: Sum, boxes: Boxes, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
 ) -> None:
     """Launch a sum with the halo kernel, whose tiles stack boxes vertically.
 
-    `recording`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays.
     """
     own, unit = one.sweep, (*boxes.sizes, ROWS)
-    recording.launch(
+    writer.launch(
         "conv_halo_sm90",
         _describe(x, unit),
-        _describe(_weight_of(recording, w)),
+        _describe(_weight_of(writer, w)),
         _describe(out, unit),
         x if bias is None else bias,
         *(own.out[1], one.c_len, one.n_len),
@@ -191,7 +191,7 @@ def _launch_strips(
 
 
 def launch_mapped(
-    recording: Recording,
+    writer: RecipeWriter,
     one: Sum,
     x: Tensor,
     w: Tensor,
@@ -203,7 +203,7 @@ def launch_mapped(
 ) -> bool:
     """Launch a sum with an sm_90 kernel if one can run it; return whether it did. `sharing` allows the halo kernel.
 
-    `recording`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
+    `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
     kernels run on a device, or None for `takes_maps`.
     """
     unit = MAP_BYTES // x.element_size()
@@ -215,7 +215,7 @@ def launch_mapped(
         return False
     strips = strips_of(one, boxes.rows, count) if sharing else None
     if strips is not None:
-        _launch_strips(recording, one, strips, x, w, bias, out)
+        _launch_strips(writer, one, strips, x, w, bias, out)
         return True
     splits, partial, target, element_bytes = 1, None, out, x.element_size()
     pixel = merged(positions_of(out), strides_of(out)[2:])
@@ -225,7 +225,7 @@ def launch_mapped(
     if splits > 1:
         # split-K parts follow one another along the batch dimension, and a box must not span two of them
         boxes = boxes_of(positions, apart, 1)
-        partial = new_contiguous(recording, x, (splits, one.positions, width), torch.float32)
+        partial = new_contiguous(writer, x, (splits, one.positions, width), torch.float32)
         element_bytes = partial.element_size()
     panel = PANEL_BYTES // element_bytes
     box = (*boxes.sizes, panel)
@@ -236,10 +236,10 @@ def launch_mapped(
         shape = (splits * one.batch, d, h, row, one.n_len)
         of_out = Described(partial, (d * h * row * width, h * row * width, row * width, width, 1), shape, box)
     has_bias = bias is not None and splits == 1
-    recording.launch(
+    writer.launch(
         "conv_sm90",
         _describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
-        _describe(_weight_of(recording, w)),
+        _describe(_weight_of(writer, w)),
         of_out,
         x if bias is None else bias,
         *(one.batch, one.groups, one.c_len, one.n_len),
@@ -251,12 +251,12 @@ def launch_mapped(
     if partial is not None:
         outer, channel, *_ = strides_of(out)
         sizes = (one.batch, math.prod(one.sweep.out), one.n_len, splits, width)
-        launch_merge(recording, partial, out, bias, sizes, (outer, pixel or 0, channel))
+        launch_merge(writer, partial, out, bias, sizes, (outer, pixel or 0, channel))
     return True
 
 
 def launch_mapped_weight_grad(
-    recording: Recording,
+    writer: RecipeWriter,
     one: Sum,
     grad: Tensor,
     x: Tensor,
@@ -265,7 +265,7 @@ def launch_mapped_weight_grad(
 ) -> bool:
     """Launch the gradient of `one` by its weight with the sm_90 kernel if it can run; return whether it did.
 
-    `recording`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
+    `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
     kernels run on a device, or None for `takes_maps`.
     """
     taps = math.prod(one.sweep.taps)
@@ -283,11 +283,11 @@ def launch_mapped_weight_grad(
     splits, width = parts_of(tiles, boxes.rows, count), padded_width(one.depth)
     target, stride, named = out, one.depth, {"PANEL": PANEL_BYTES // x.element_size()}
     if splits > 1:
-        target = new_contiguous(recording, x, (splits, rows, width), torch.float32)
+        target = new_contiguous(writer, x, (splits, rows, width), torch.float32)
         stride, named = width, {"PANEL": PANEL_BYTES // target.element_size()}
     parts: tuple[Any, ...] = (1, splits, rows, taps, one.c_len)
     of_out = Described(target, (rows * stride * splits, rows * stride, stride, one.c_len, 1), parts)
-    recording.launch(
+    writer.launch(
         "conv_weight_grad_sm90",
         _describe(grad, (*boxes.sizes, ROWS)),
         _describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
@@ -298,5 +298,5 @@ def launch_mapped_weight_grad(
         **named,
     )
     if splits > 1:
-        launch_merge(recording, target, out, None, (1, rows, one.depth, splits, width), (0, one.depth, 1))
+        launch_merge(writer, target, out, None, (1, rows, one.depth, splits, width), (0, one.depth, 1))
     return True

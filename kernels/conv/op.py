@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.arguments import check_tensors
-from nojit.kernels.calls.memos import Recording, made_and_remembered
+from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered
 from nojit.kernels.calls.torch_state import autocasts, is_plain, lowered
 from nojit.kernels.conv import op_autograd, sweeps
 from nojit.kernels.conv.checks import Padding, check_operands, precision, sizes_of, window_of, word_of
@@ -151,11 +151,11 @@ def _remember(
     `words`: the call's arguments that are not tensors, for the cache key.
     """
 
-    def make(own: list[Any], _: Tensor | None, recording: Recording) -> Tensor:
+    def make(own: list[Any], _: Tensor | None, writer: RecipeWriter) -> Tensor:
         own_x, own_weight, own_bias = own
         if single:
-            own_x = recording.stands(own_x.unsqueeze(0), own_x)
-        return run_conv(recording, own_x, own_weight, own_bias, window, groups, how, single=single)
+            own_x = writer.stands(own_x.unsqueeze(0), own_x)
+        return run_conv(writer, own_x, own_weight, own_bias, window, groups, how, single=single)
 
     def may_replay(result: Tensor) -> bool:
         # a result with too many positions takes one launch for each part of the batch, and a single image has no batch

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from nojit.kernels import library
-from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.conv.checks import check_grad, check_operands, precision, sizes_of
 from nojit.kernels.conv.launch import run_conv, run_input_grad, run_weight_grad
@@ -43,12 +43,12 @@ def convolve(
     `checks.word_of`.
     """
 
-    def make(own: list[Any], recording: Recording) -> Tensor:
+    def make(own: list[Any], writer: RecipeWriter) -> Tensor:
         window = _window(stride, before, after, dilation)
         own_x, own_weight, own_bias = own
         check_operands(x.dim() - 2, x, weight, bias, groups)
         sizes_of(x, weight, window)
-        return run_conv(recording, own_x, own_weight, own_bias, window, groups, how)
+        return run_conv(writer, own_x, own_weight, own_bias, window, groups, how)
 
     how = precision(x.dtype, word)
     return _made("conv", (x, weight, bias), (*stride, *before, *after, *dilation, groups, how), make)
@@ -58,7 +58,7 @@ def _made(
     name: str,
     operands: tuple[Tensor, Tensor, Tensor | None],
     words: tuple[object, ...],
-    make: Callable[[list[Any], Recording], Tensor],
+    make: Callable[[list[Any], RecipeWriter], Tensor],
 ) -> Tensor:
     """Replay a cached call of the operator `name`; if there is none, validate the call, run it with `make` and cache it.
 
@@ -67,7 +67,7 @@ def _made(
     known: Tensor | None = MEMO(*operands, None, library.CURRENT.source, name, *words)
     if known is not None:
         return known
-    return made_and_remembered(MEMO, operands, None, (name, *words), lambda own, _, recording: make(own, recording))
+    return made_and_remembered(MEMO, operands, None, (name, *words), lambda own, _, writer: make(own, writer))
 
 
 def _run_input_grad(
@@ -81,11 +81,11 @@ def _run_input_grad(
     groups: int,
     word: str,
 ) -> Tensor:
-    def make(own: list[Any], recording: Recording) -> Tensor:
+    def make(own: list[Any], writer: RecipeWriter) -> Tensor:
         window = _window(stride, before, after, dilation)
         own_grad, own_weight, _ = own
         check_grad(grad, ("weight", weight), shape, weight.shape, window, groups)
-        return run_input_grad(recording, own_grad, own_weight, tuple(shape), window, groups, how)
+        return run_input_grad(writer, own_grad, own_weight, tuple(shape), window, groups, how)
 
     how = precision(grad.dtype, word)
     words = (*shape, *stride, *before, *after, *dilation, groups, how)
@@ -103,11 +103,11 @@ def _run_weight_grad(
     groups: int,
     word: str,
 ) -> Tensor:
-    def make(own: list[Any], recording: Recording) -> Tensor:
+    def make(own: list[Any], writer: RecipeWriter) -> Tensor:
         window = _window(stride, before, after, dilation)
         own_grad, own_x, _ = own
         check_grad(grad, ("x", x), x.shape, shape, window, groups)
-        return run_weight_grad(recording, own_grad, own_x, tuple(shape), window, groups, how)
+        return run_weight_grad(writer, own_grad, own_x, tuple(shape), window, groups, how)
 
     how = precision(grad.dtype, word)
     words = (*shape, *stride, *before, *after, *dilation, groups, how)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.calls.memos import Recording
+from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.conv.launch_few import is_few, launch_few
 from nojit.kernels.conv.launch_pointers import TILE, Sum, launch, launch_weight_grad, parts_of
@@ -325,19 +325,19 @@ class ConvProblem:
 
         total = one.sum
         with library.override(provide, devices=frozenset({"cpu", "cuda"})):
-            recording = Recording(x, other, out)
-            own_x, own_other, own_out = recording.operands
+            writer = RecipeWriter(x, other, out)
+            own_x, own_other, own_out = writer.operands
             if self.kernel == "conv_few":
-                launch_few(recording, total, own_x, own_other, None, own_out)
+                launch_few(writer, total, own_x, own_other, None, own_out)
             elif self.kernel == "conv":
-                launch(recording, total, own_x, own_other, None, own_out)
+                launch(writer, total, own_x, own_other, None, own_out)
             elif self.kernel == "conv_weight_grad":
-                launch_weight_grad(recording, total, own_other, own_x, own_out)
+                launch_weight_grad(writer, total, own_other, own_x, own_out)
             elif self.kernel == "conv_weight_grad_sm90":
-                launch_mapped_weight_grad(recording, total, own_other, own_x, own_out, maps_run=lambda _: True)
+                launch_mapped_weight_grad(writer, total, own_other, own_x, own_out, maps_run=lambda _: True)
             else:
                 operands, sharing = (own_x, own_other, None, own_out), self.kernel == "conv_halo_sm90"
-                launch_mapped(recording, total, *operands, maps_run=lambda _: True, sharing=sharing)
+                launch_mapped(writer, total, *operands, maps_run=lambda _: True, sharing=sharing)
         return launches[self.kernel]
 
 

@@ -13,7 +13,7 @@ from nojit.kernels.attention.checks import Window, check_differentiable, check_g
 from nojit.kernels.attention.masks import mask_of
 from nojit.kernels.attention.outputs import Gradients, allocate_gradients, allocate_output, allocate_sums, with_sums
 from nojit.kernels.calls.arguments import check_flags, check_number
-from nojit.kernels.calls.memos import Recording, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import autocasts, is_plain, lowered, may_differentiate
 from nojit.kernels.flash_attention.checks import check_operands
@@ -114,15 +114,15 @@ def _attend(
     if known is not None:
         return known
     check_operands(q, k, v, causal_alignment)
-    recording = Recording(q, k, v)
-    own_q, own_k, own_v = recording.operands
-    out = allocate_output(own_q, own_v, recording)
-    lse = allocate_sums(own_q, recording) if return_lse else None
+    writer = RecipeWriter(q, k, v)
+    own_q, own_k, own_v = writer.operands
+    out = allocate_output(own_q, own_v, writer)
+    lse = allocate_sums(own_q, writer) if return_lse else None
     if out.numel():
         mask = mask_of(q.shape[2], k.shape[2], is_causal, causal_alignment, left, right)
-        launch_forward(own_q, own_k, own_v, out, lse, _factor(q, scale), mask, recording)
+        launch_forward(own_q, own_k, own_v, out, lse, _factor(q, scale), mask, writer)
     results = (out,) if lse is None else (out, lse)
-    _MEMO.remember(recording.recipe(*results), q, k, v, recording.source, *words)
+    _MEMO.remember(writer.recipe(*results), q, k, v, writer.source, *words)
     return out if lse is None else (out, lse)
 
 

@@ -15,7 +15,7 @@ from nojit.kernels.attention.outputs import allocate_output, allocate_sums
 from nojit.kernels.block_mask.masks import BlockMask, hides_nothing, memo_of, tables_of
 from nojit.kernels.block_mask.tables import MaskTables
 from nojit.kernels.calls.arguments import check_flags, check_number, check_tensors, refuse_value
-from nojit.kernels.calls.memos import Memo, Recording, new_memo
+from nojit.kernels.calls.memos import Memo, RecipeWriter, new_memo
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
 from nojit.kernels.flex import op_autograd
 from nojit.kernels.flex.checks import check_operands
@@ -241,18 +241,18 @@ def _remember(
     `mod`: the score modification as kernels take it; `tables`: the mask; `words`: the call's arguments that are not
     tensors, for the cache key.
     """
-    recording = Recording(query, key, value, *captured(mod))
-    recording.constant(*tables.tensors)
-    q, k, v, *tensors = recording.operands
+    writer = RecipeWriter(query, key, value, *captured(mod))
+    writer.constant(*tables.tensors)
+    q, k, v, *tensors = writer.operands
     own = Modification(
         mod.function, mod.first._replace(table=tensors[0]), mod.second._replace(table=tensors[1]), tensors[2]
     )
-    out, lse = allocate_output(q, v, recording), allocate_sums(q, recording)
+    out, lse = allocate_output(q, v, writer), allocate_sums(q, writer)
     if out.numel():
-        launch_forward(q, k, v, out, lse, scale, tables, own, options, recording)
+        launch_forward(q, k, v, out, lse, scale, tables, own, options, writer)
     results = (out, lse) if return_lse else (out,)
     if memo is not None:
-        memo.remember(recording.recipe(*results), query, key, value, *captured(mod), recording.source, *words)
+        memo.remember(writer.recipe(*results), query, key, value, *captured(mod), writer.source, *words)
     return (out, lse) if return_lse else out
 
 

@@ -15,7 +15,7 @@ from nojit.kernels.attention.options import check_options
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums, with_sums
 from nojit.kernels.block_mask.masks import BlockMask, tables_of
 from nojit.kernels.calls.arguments import check_flags, check_int, check_number, check_tensors, refuse_value
-from nojit.kernels.calls.memos import DIRECT, Caller, Recording, new_memo
+from nojit.kernels.calls.memos import DIRECT, Caller, RecipeWriter, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, shown
 from nojit.kernels.flex_decoding.checks import check_mask, check_operands
@@ -237,16 +237,16 @@ def _attend(
     known: Tensor | tuple[Tensor, Tensor] | None = _MEMO(*given, library.CURRENT.source, *words)
     if known is not None:
         return known
-    recording = Recording(*given)
-    own = recording.operands
+    writer = RecipeWriter(*given)
+    own = writer.operands
     if mask.spans is not None:
         mask = Mask(mask.words, *own[5:])
     else:
         first, second = mod.first._replace(table=own[5]), mod.second._replace(table=own[6])
         mod = Modification(mod.function, first, second, own[7])
-    result = _run(own[:5], mask, mod, *facts, options, recording)
+    result = _run(own[:5], mask, mod, *facts, options, writer)
     results = result if isinstance(result, tuple) else (result,)
-    _MEMO.remember(recording.recipe(*results), *given, recording.source, *words)
+    _MEMO.remember(writer.recipe(*results), *given, writer.source, *words)
     return result
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.arguments import check_result, check_tensors, refuse_value
-from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.gemm.checks import check_out_dtype
@@ -96,12 +96,12 @@ def _run(
     if known is not None:
         return known
 
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+    def make(own: list[Any], target: Tensor | None, writer: RecipeWriter) -> Tensor:
         given = Operands(*own)
         _check(given, target)
         if target is not None:
             check_apart_from(target, given.offs, mat_a=given.mat_a, mat_b=given.mat_b, bias=given.bias)
-        return prepare(given, target, zeroed)(given, target, recording)
+        return prepare(given, target, zeroed)(given, target, writer)
 
     return made_and_remembered(_MEMO, operands, out, words, make)
 

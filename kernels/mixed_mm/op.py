@@ -10,7 +10,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import mm
 from nojit.kernels.calls.arguments import check_apart, check_int, check_result, check_tensors, ranges_meet, refuse_value
-from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, written
 from nojit.kernels.gemm.checks import check_out
@@ -109,14 +109,14 @@ def _run(operands: Operands, group_size: int | None, out: Tensor | None) -> Tens
     if known is not None:
         return known
 
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+    def make(own: list[Any], target: Tensor | None, writer: RecipeWriter) -> Tensor:
         a, b, scales, zeros = own
         given = (a, b, scales, zeros)
         check_operands(given, group_size)
         if target is not None:
             check_out(target, a, b)
             _check_apart(given, target)
-        return prepare(given, target, group_size)(given, target, recording)
+        return prepare(given, target, group_size)(given, target, writer)
 
     return made_and_remembered(_MEMO, operands, out, (group_size,), make)
 

@@ -13,7 +13,7 @@ from nojit.kernels.calls.arguments import (
     check_tensors,
     refuse_value,
 )
-from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
 from nojit.kernels.gemm.checks import check_out
@@ -77,7 +77,7 @@ def _run(operands: Operands, out: Tensor | None) -> Tensor:
     if known is not None:
         return known
 
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+    def make(own: list[Any], target: Tensor | None, writer: RecipeWriter) -> Tensor:
         a, b, c, d = own
         given = (a, b, c, d)
         check_operands(given)
@@ -85,7 +85,7 @@ def _run(operands: Operands, out: Tensor | None) -> Tensor:
             check_out(target, a, b)
             for name, value in zip("abcd", given, strict=True):
                 check_apart("out", target, name, value)
-        return prepare(given, target)(given, target, recording)
+        return prepare(given, target)(given, target, writer)
 
     return made_and_remembered(_MEMO, operands, out, (word,), make)
 

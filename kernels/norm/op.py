@@ -20,7 +20,7 @@ from nojit.kernels.calls.arguments import (
     check_shape,
     check_tensors,
 )
-from nojit.kernels.calls.memos import Recording, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import is_plain
 from nojit.kernels.norm.checks import check_operands
@@ -121,12 +121,12 @@ def _remember(
     `eps` is the caller's argument, `own` the number to use.
     """
     check_operands(input, residual, weight)
-    recording = Recording(input, residual, weight)
-    own_input, own_residual, own_weight = recording.operands
+    writer = RecipeWriter(input, residual, weight)
+    own_input, own_residual, own_weight = writer.operands
     assert own_input is not None  # noqa: S101 - the input is never None
-    out, total = normalize(own_input, own_residual, own_weight, own, recording)
+    out, total = normalize(own_input, own_residual, own_weight, own, writer)
     results = (out,) if total is None else (out, total)
-    _MEMO.remember(recording.recipe(*results), input, residual, weight, recording.source, eps)
+    _MEMO.remember(writer.recipe(*results), input, residual, weight, writer.source, eps)
     return results
 
 

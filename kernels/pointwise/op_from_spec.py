@@ -21,7 +21,7 @@ from nojit.kernels.calls.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.calls.memos import DIRECT, Caller, Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import DIRECT, Caller, RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.torch_state import differentiates, is_plain, written
 from nojit.kernels.pointwise.checks import alike, apart, converted, fitted, result_like, same
 from nojit.kernels.pointwise.evaluation import chosen, evaluate, wide
@@ -151,10 +151,10 @@ class Operator:
         `scalars`: the operator's numbers, such as a slope.
         """
 
-        def make(operands: list[Tensor], target: Tensor | None, recording: Recording) -> Tensor:
+        def make(operands: list[Tensor], target: Tensor | None, writer: RecipeWriter) -> Tensor:
             if target is None:
-                return self._compute(operands, self._check(operands), word, scalars, recording)
-            self._run_into(operands, word, scalars, target, recording)
+                return self._compute(operands, self._check(operands), word, scalars, writer)
+            self._run_into(operands, word, scalars, target, writer)
             return target
 
         def may_replay(result: Tensor) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.arguments import check_flags, check_number, check_result, check_tensors, refuse_value
-from nojit.kernels.calls.memos import Recording, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import differentiates, is_plain, written
 from nojit.kernels.norm import rms_norm_bwd
@@ -239,8 +239,8 @@ def _remember(one: Operands, out: Tensor | None, words: tuple[Any, ...]) -> tupl
     name, _, _, flag = words
     check_operands(one, "x" if name == "rotary" else "query")
     tensors = one.tensors
-    recording = Recording(*tensors, out)
-    *own, target = recording.operands
+    writer = RecipeWriter(*tensors, out)
+    *own, target = writer.operands
     mine = Operands(*cast(Tensors, tuple(own)), one.eps, one.interleaved)
     in_place = name == "rotary_qk" and flag
     outs: dict[str, Tensor] = {}
@@ -258,11 +258,11 @@ def _remember(one: Operands, out: Tensor | None, words: tuple[Any, ...]) -> tupl
     query_out, key_out = (mine.query, mine.key) if in_place else (target, None)
     makes_key = name == "rotary_qk" or bool(flag)
     results = tuple(
-        each for each in rotate(mine, query_out, key_out, makes_key=makes_key, caller=recording) if each is not None
+        each for each in rotate(mine, query_out, key_out, makes_key=makes_key, caller=writer) if each is not None
     )
     if outs:
-        recording.touch(*outs.values())
-    _MEMO.remember(recording.recipe(*results), *tensors, out, recording.source, *words)
+        writer.touch(*outs.values())
+    _MEMO.remember(writer.recipe(*results), *tensors, out, writer.source, *words)
     return results
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.arguments import check_flags, check_result, check_tensors
-from nojit.kernels.calls.memos import Recording, made_and_remembered, new_memo
+from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import is_plain, written
 from nojit.kernels.gemm.fp8 import check_apart_from, check_no_gradient, check_out
@@ -108,12 +108,12 @@ def _run(
     if known is not None:
         return known
 
-    def make(own: list[Any], target: Tensor | None, recording: Recording) -> Tensor:
+    def make(own: list[Any], target: Tensor | None, writer: RecipeWriter) -> Tensor:
         given = Operands(*own)
         _check(given, target, out_dtype)
         if target is not None:
             check_apart_from(target, **given._asdict())
-        return prepare(given, target, out_dtype, bool(use_fast_accum))(given, target, recording)
+        return prepare(given, target, out_dtype, bool(use_fast_accum))(given, target, writer)
 
     return made_and_remembered(_MEMO, operands, out, words, make)
 

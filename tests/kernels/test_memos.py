@@ -21,7 +21,7 @@ from nojit.kernels.block_sparse.matmul import launch_sm90 as sparse_mapped
 from nojit.kernels.block_sparse.softmax import op as sparse_softmax
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.calls import tensor_maps
-from nojit.kernels.calls.memos import DIRECT, Memo, Recording, new_contiguous, new_memo
+from nojit.kernels.calls.memos import DIRECT, Memo, RecipeWriter, new_contiguous, new_memo
 from nojit.kernels.calls.torch_state import is_real
 from nojit.kernels.conv import conv2d, conv3d
 from nojit.kernels.conv import launch_sm90 as conv_mapped
@@ -276,13 +276,13 @@ def test_the_second_call_of_a_kind_is_not_checked(launches, checked):
 def recipes(monkeypatch):
     """Count the recipes that are written: those of calls of which no like was remembered."""
     seen: list[Recipe] = []
-    real = Recording.recipe
+    real = RecipeWriter.recipe
 
-    def recipe(self: Recording, *results: Tensor) -> Recipe:
+    def recipe(self: RecipeWriter, *results: Tensor) -> Recipe:
         seen.append(real(self, *results))
         return seen[-1]
 
-    monkeypatch.setattr(Recording, "recipe", recipe)
+    monkeypatch.setattr(RecipeWriter, "recipe", recipe)
     return seen
 
 
@@ -582,8 +582,8 @@ def remembered(limit: int = 8) -> tuple[Memo, Callable[..., None]]:
     memo = new_memo(operands=1, limit=limit)
 
     def remember(tensor: Tensor, *words: Any) -> None:
-        recording = Recording(tensor)
-        memo.remember(recording.recipe(recording.make(torch.empty_like, recording.operands[0])), tensor, *words)
+        writer = RecipeWriter(tensor)
+        memo.remember(writer.recipe(writer.make(torch.empty_like, writer.operands[0])), tensor, *words)
 
     return memo, remember
 
@@ -641,11 +641,11 @@ def test_threads_share_a_memo():
 
 def test_a_recording_refuses_tensors_that_it_does_not_know(launches):
     x = torch.zeros(4)
-    recording = Recording(x)
+    writer = RecipeWriter(x)
     with pytest.raises(KeyError):
-        recording.launch("kernel", torch.zeros(4))
+        writer.launch("kernel", torch.zeros(4))
     with pytest.raises(ValueError, match="starts where"):
-        recording.stands(x[1:], x)
+        writer.stands(x[1:], x)
     assert launches
 
 
@@ -668,16 +668,16 @@ def test_a_recipe_refers_to_existing_places(facts):
 
 
 def test_a_recording_says_whether_a_recipe_holds_it():
-    recording = Recording(torch.zeros(4))
+    writer = RecipeWriter(torch.zeros(4))
     for _ in range(127):
-        assert recording.fits
-        last = recording.make(torch.zeros, 4)
-    assert recording.fits
-    assert recording.recipe(last)(torch.ones(4)).tolist() == [0.0] * 4
-    last = recording.make(torch.zeros, 4)
-    assert not recording.fits
+        assert writer.fits
+        last = writer.make(torch.zeros, 4)
+    assert writer.fits
+    assert writer.recipe(last)(torch.ones(4)).tolist() == [0.0] * 4
+    last = writer.make(torch.zeros, 4)
+    assert not writer.fits
     with pytest.raises(ValueError, match="at most 64 arguments"):
-        recording.recipe(last)
+        writer.recipe(last)
 
 
 def test_what_a_step_raises_ends_a_recipe():

@@ -28,7 +28,7 @@ from nojit.kernels.calls.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.calls.memos import Recording
+from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, precision, written
 from torch import Tensor
 
@@ -142,18 +142,18 @@ def _multiply_plain(
         if known is not None:
             return known
     check_flags(trans_a=trans_a, trans_b=trans_b, trans_c=trans_c, deterministic=deterministic)
-    recording = Recording(a, b)
-    own_a, own_b = recording.operands
+    writer = RecipeWriter(a, b)
+    own_a, own_b = writer.operands
     left, right, packing = _check(own_a, own_b, layout, mode, trans_a, trans_b, trans_c)
-    recording.stands(left, own_a)
-    recording.stands(right, own_b)
-    out = _record(recording, left, right, packing, mode, trans_a, trans_b, trans_c, deterministic)
-    layout.products.remember(recording.recipe(out), a, b, recording.source, *words)
+    writer.stands(left, own_a)
+    writer.stands(right, own_b)
+    out = _record(writer, left, right, packing, mode, trans_a, trans_b, trans_c, deterministic)
+    layout.products.remember(writer.recipe(out), a, b, writer.source, *words)
     return out
 
 
 def _record(
-    recording: Recording,
+    writer: RecipeWriter,
     a: Tensor,
     b: Tensor,
     packing: Packing,
@@ -165,12 +165,12 @@ def _record(
 ) -> Tensor:
     if mode == "sdd":
         left, right = _sides(a, b, trans_a, trans_b, trans_c)
-        recording.stands(left, b if trans_c else a)
-        recording.stands(right, a if trans_c else b)
-        return _record_sdd(recording, left, right, packing)
+        writer.stands(left, b if trans_c else a)
+        writer.stands(right, a if trans_c else b)
+        return _record_sdd(writer, left, right, packing)
     s, d, is_transposed, flip = _blocks_first(a, b, mode, trans_a, trans_b, trans_c)
-    recording.stands(d, a if mode == "dds" else b)
-    return _record_dsd(recording, s, d, packing, is_transposed, flip, deterministic)
+    writer.stands(d, a if mode == "dds" else b)
+    return _record_dsd(writer, s, d, packing, is_transposed, flip, deterministic)
 
 
 def _check(
@@ -314,20 +314,20 @@ def _check_out(out: Tensor, a: Tensor, b: Tensor, shape: tuple[int, ...], dims: 
     check_unrepeated("out", out)
 
 
-def _record_sdd(recording: Recording, a: Tensor, b: Tensor, packing: Packing) -> Tensor:
+def _record_sdd(writer: RecipeWriter, a: Tensor, b: Tensor, packing: Packing) -> Tensor:
     """Multiply a [Z, H, M, K] by b [Z, H, K, N] into new blocks, and record the launches for replays.
 
     `packing`: the layout's tables for products, and their sizes.
     """
     own = packing.sizes
-    recording.constant(*packing.tables)
-    out = recording.make(Tensor.new_empty, a, a.shape[0], own.nnz, own.block, own.block)
-    launch.run_sdd(a, b, packing.tables, own, out, recording)
+    writer.constant(*packing.tables)
+    out = writer.make(Tensor.new_empty, a, a.shape[0], own.nnz, own.block, own.block)
+    launch.run_sdd(a, b, packing.tables, own, out, writer)
     return out
 
 
 def _record_dsd(
-    recording: Recording, s: Tensor, d: Tensor, packing: Packing, is_transposed: bool, flip: bool, deterministic: bool
+    writer: RecipeWriter, s: Tensor, d: Tensor, packing: Packing, is_transposed: bool, flip: bool, deterministic: bool
 ) -> Tensor:
     """Multiply blocks s by d [Z, H, K, N], and record the launches for replays.
 
@@ -336,9 +336,9 @@ def _record_dsd(
     `packing`: the layout's tables for products, and their sizes.
     """
     own = packing.sizes
-    recording.constant(*packing.tables)
+    writer.constant(*packing.tables)
     sides = (own.rows_of(is_transposed), d.shape[3])
-    result = recording.make(Tensor.new_empty, d, *d.shape[:2], *(reversed(sides) if flip else sides))
-    out = recording.stands(result.mT, result) if flip else result
-    launch.run_dsd(s, d, packing.tables, own, is_transposed, deterministic, out, recording)
+    result = writer.make(Tensor.new_empty, d, *d.shape[:2], *(reversed(sides) if flip else sides))
+    out = writer.stands(result.mT, result) if flip else result
+    launch.run_dsd(s, d, packing.tables, own, is_transposed, deterministic, out, writer)
     return result

@@ -22,7 +22,7 @@ from nojit.kernels.block_sparse.softmax.launch import (
     softmax_forward,
 )
 from nojit.kernels.calls.arguments import check_flags, check_like, check_number
-from nojit.kernels.calls.memos import Recording
+from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import autocasts, is_plain, shown
 from torch import Tensor
@@ -93,9 +93,9 @@ def block_sparse_softmax(
         return result
     if autocasts() or kpm is not key_padding_mask or am is not attention_mask:
         return softmax_forward(x, *arguments)
-    recording = Recording(x, relative_position, kpm, am)
-    out = _record(recording, rpe, arguments)
-    layout.softmaxes.remember(recording.recipe(out), x, relative_position, kpm, am, recording.source, *words)
+    writer = RecipeWriter(x, relative_position, kpm, am)
+    out = _record(writer, rpe, arguments)
+    layout.softmaxes.remember(writer.recipe(out), x, relative_position, kpm, am, writer.source, *words)
     return out
 
 
@@ -126,14 +126,14 @@ def softmax_bwd(y: Tensor, dy: Tensor, scale: float, layout: BlockLayout) -> Ten
     return result
 
 
-def _record(recording: Recording, rpe: Tensor | None, arguments: tuple[Any, ...]) -> Tensor:
+def _record(writer: RecipeWriter, rpe: Tensor | None, arguments: tuple[Any, ...]) -> Tensor:
     """Compute the softmax of a new call and record its launches for replays; `rpe` is the bias [Z, H, M, N]."""
-    x, bias, kpm, am = recording.operands
+    x, bias, kpm, am = writer.operands
     spans, columns, *_ = arguments
-    recording.constant(spans, columns)
+    writer.constant(spans, columns)
     if bias is not None and rpe is not None:
-        rpe = recording.stands(bias.expand(rpe.shape), bias)
-    return softmax_forward(x, *arguments[:4], rpe, kpm, am, *arguments[7:], caller=recording)
+        rpe = writer.stands(bias.expand(rpe.shape), bias)
+    return softmax_forward(x, *arguments[:4], rpe, kpm, am, *arguments[7:], caller=writer)
 
 
 def _softmax_(x: Tensor, spans: Tensor, columns: Tensor, sizes: Sequence[int], scale: float, *terms: Any) -> None:
