@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import find_config, look_up
 from nojit.aot.tune.select.rules import TuningRules
-from nojit.aot.tune.select.selection import Selection, config_label
+from nojit.aot.tune.select.selection import SelectedTable, config_label
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.expression import parse
 from nojit.runtime.tuning.tuned_tables import TunedTable
@@ -148,7 +148,7 @@ def _choice(evidence: Evidence, problem: int, configs: Sequence[int | None]) -> 
     return len(configs), None, "unmeasured"
 
 
-def repeat(evidence: Evidence, first: Selection, second: Selection, rules: TuningRules) -> tuple[Drift, ...]:
+def repeat(evidence: Evidence, first: SelectedTable, second: SelectedTable, rules: TuningRules) -> tuple[Drift, ...]:
     """Compare the selections of two runs for each problem of the first, by the times of the first; largest drift first.
 
     `evidence`: all measurements of one kernel on one kind of device.

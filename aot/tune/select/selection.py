@@ -31,7 +31,7 @@ from nojit.runtime.values import identity, spell
 if TYPE_CHECKING:
     from nojit.aot.tune.select.cost import Estimates, Point
 
-__all__ = ["Bounds", "Cell", "Group", "Selection", "cells_of", "config_label", "dtypes_of", "select", "weight_of"]
+__all__ = ["Bounds", "Cell", "Group", "SelectedTable", "cells_of", "config_label", "dtypes_of", "select", "weight_of"]
 
 # two times are equal if they differ by less than the sum of their noises, and by at most this share
 _NOISE_MOST = 0.01
@@ -106,7 +106,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedTable:
     """The selected portfolios and the table of one kernel and device."""
 
     groups: tuple[Group, ...]
@@ -120,7 +120,7 @@ def weight_of(best_us: float) -> float:
 
 def select(
     evidence: Evidence, rules: TuningRules, bounds: Bounds, origin: Mapping[str, str] | None = None
-) -> Selection:
+) -> SelectedTable:
     """Select the portfolio of each group, and order it for each problem.
 
     Args:
@@ -133,7 +133,7 @@ def select(
     for number, problem in evidence.problems.items():
         split.setdefault((dtypes_of(rules, problem), apart_of(rules, problem)), []).append(number)
     groups = tuple(_group(evidence, rules, of, split[of], bounds) for of in sorted(split))
-    return Selection(groups, _table(evidence, groups, origin or {}, rules.names))
+    return SelectedTable(groups, _table(evidence, groups, origin or {}, rules.names))
 
 
 def dtypes_of(rules: TuningRules, problem: Problem) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nojit.aot.tune.select.evaluate import Evaluation
 from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.portfolio import Portfolio
-from nojit.aot.tune.select.selection import Bounds, Group, Selection, config_label
+from nojit.aot.tune.select.selection import Bounds, Group, SelectedTable, config_label
 
 __all__ = ["CurveStep", "GroupFacts", "QualityFacts", "TableFacts", "quality_facts", "table_facts"]
 
@@ -119,7 +119,7 @@ def quality_facts(use: str, evidence: Evidence, result: Evaluation | None) -> Qu
     )
 
 
-def table_facts(evidence: Evidence, selection: Selection, bounds: Bounds, path: str) -> TableFacts:
+def table_facts(evidence: Evidence, selection: SelectedTable, bounds: Bounds, path: str) -> TableFacts:
     """Return the summary of a selection; `path` is the file of the table, empty if none was written.
 
     `evidence`: all measurements of one kernel on one kind of device.

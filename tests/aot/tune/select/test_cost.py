@@ -18,7 +18,7 @@ from nojit.aot.tune.select.evaluate import evaluate
 from nojit.aot.tune.select.evidence import Evidence, collect
 from nojit.aot.tune.select.lookup import look_up
 from nojit.aot.tune.select.rules import TuningRules, spell_class
-from nojit.aot.tune.select.selection import Bounds, Selection, select
+from nojit.aot.tune.select.selection import Bounds, SelectedTable, select
 from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.aot.tune.store.database import open_database
 from nojit.aot.tune.store.records import Config
@@ -54,7 +54,7 @@ def evidence(path: Path, use: str = "tune", **facts: Any) -> Evidence:
     return one
 
 
-def chosen(path: Path, rules: TuningRules = RULES, **facts: Any) -> Selection:
+def chosen(path: Path, rules: TuningRules = RULES, **facts: Any) -> SelectedTable:
     return select(evidence(path, **facts), rules, Bounds(), {"tool": "nojit tune select 0"})
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from nojit.aot.tune.select.evidence import Evidence, collect
 from nojit.aot.tune.select.rules import TuningRules
-from nojit.aot.tune.select.selection import Bounds, Selection, select
+from nojit.aot.tune.select.selection import Bounds, SelectedTable, select
 from nojit.aot.tune.select.tuned_file import write_tuned
 from nojit.aot.tune.store.database import open_database
 from nojit.runtime.tuning.tuned_tables import TunedTable, read_tuned
@@ -27,7 +27,7 @@ def evidence(path: Path, use: str = "tune") -> Evidence:
     return one
 
 
-def chosen(path: Path, bounds: Bounds = BOUNDS, rules: TuningRules = RULES) -> Selection:
+def chosen(path: Path, bounds: Bounds = BOUNDS, rules: TuningRules = RULES) -> SelectedTable:
     return select(evidence(path), rules, bounds, {"tool": "nojit tune select 0"})
 
 
