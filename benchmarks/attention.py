@@ -71,7 +71,7 @@ Call = Callable[[], tuple[Tensor, ...]]
 
 def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
     """Return the contenders: nojit, with and without TMA descriptors, and torch's backends."""
-    from nojit.kernels.attention.masks import mask_of
+    from nojit.kernels.attention.band_masks import band_mask_of
     from nojit.kernels.flash_attention import flash_attention
     from nojit.kernels.flash_attention import launch as flash_launch
 
@@ -83,7 +83,7 @@ def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Ten
 
     def pointers(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         out = torch.empty_like(q)
-        mask = mask_of(shape.length, shape.length, shape.causal, "top_left", None, None)
+        mask = band_mask_of(shape.length, shape.length, shape.causal, "top_left", None, None)
         flash_launch.launch_over_pointers(q, k, v, out, None, shape.dim**-0.5, mask)
         return out
 

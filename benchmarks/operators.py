@@ -112,10 +112,10 @@ def microseconds(call: Callable[[], Any]) -> float:
 def measure(call: Callable[[], Any], rounds: int) -> tuple[float, float]:
     """Return the medians of an operator and of the bare launch."""
     from nojit.kernels import library
-    from nojit.kernels.problem import recorded
+    from nojit.kernels.problem import requested
 
     call()
-    launch, result = recorded(call)
+    launch, result = requested(call)
     kernel = library.get(launch.kernel)
     args, named = launch.args, dict(launch.named)
 

@@ -27,7 +27,7 @@ __all__ = [
     "DRAWN",
     "NAMED",
     "USES",
-    "Launch",
+    "RequestedLaunch",
     "Roles",
     "TuningProblem",
     "Work",
@@ -35,7 +35,7 @@ __all__ = [
     "draws",
     "generator",
     "listed_and_drawn",
-    "recorded",
+    "requested",
     "rounding",
     "spread",
 ]
@@ -66,15 +66,6 @@ class Roles:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """Kernel name and arguments of a launch, as an operator requests it."""
-
-    kernel: str
-    args: tuple[Any, ...]
-    named: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class Work:
     """A call that can be launched in any config, with its expected results."""
 
@@ -91,6 +82,27 @@ class Work:
     moved_bytes: int
     """The least number of bytes that a launch must read and write."""
     flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedLaunch:
+    """Kernel name and arguments of a launch, as an operator requests it."""
+
+    kernel: str
+    args: tuple[Any, ...]
+    named: Mapping[str, Any]
+
+    def work(
+        self,
+        *,
+        outputs: tuple[Tensor, ...],
+        expected: tuple[Tensor, ...],
+        tolerances: tuple[float, ...],
+        moved_bytes: int,
+        flops: int,
+    ) -> Work:
+        """Return this launch with what it writes, as `Work` describes it."""
+        return Work(self.kernel, self.args, self.named, outputs, expected, tolerances, moved_bytes, flops)
 
 
 class TuningProblem(Protocol):
@@ -123,33 +135,39 @@ class TuningProblem(Protocol):
         """Allocate random arguments on `device`, and compute the expected results."""
 
 
-class _Recorder:
-    """A kernel that records its calls and launches nothing."""
+class _Stub:
+    """A kernel that lists its calls and launches nothing."""
 
-    def __init__(self, name: str, launches: list[Launch]) -> None:
+    def __init__(self, name: str, launches: list[RequestedLaunch]) -> None:
         self._name = name
         self._launches = launches
 
     def __call__(self, *args: Any, **named: Any) -> None:
-        self._launches.append(Launch(self._name, args, named))
+        self._launches.append(RequestedLaunch(self._name, args, named))
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         raise TypeError(f"expected {self._name} to be launched with its own grid, got {grid!r}")
 
 
-def recorded(call: Callable[[], T]) -> tuple[Launch, T]:
-    """Run an operator without launching; return its single launch, and its results, which have undefined values.
+def requested(call: Callable[[], T], kernel: str | None = None) -> tuple[RequestedLaunch, T]:
+    """Run an operator without launching; return its launch, and its results, which have undefined values.
+
+    Args:
+        call: runs the operator.
+        kernel: name of the kernel to return the first launch of; None if the operator launches once.
 
     Raises:
-        ValueError: the operator launches no kernel, or several.
+        ValueError: the operator launches no kernel, or several, or not `kernel`.
     """
-    launches: list[Launch] = []
-    with library.override(lambda name: _Recorder(name, launches), devices=frozenset({"cpu", "cuda"})):
+    launches: list[RequestedLaunch] = []
+    with library.override(lambda name: _Stub(name, launches), devices=frozenset({"cpu", "cuda"})):
         result = call()
-    if len(launches) != 1:
-        raise ValueError(f"expected one launch, got {len(launches)}")
-    # memos keep the recorder alive, which must not keep the tensors alive
-    return launches.pop(), result
+    found = [launch for launch in launches if kernel in {None, launch.kernel}]
+    # memos keep the stub alive, which must not keep the tensors alive
+    launches.clear()
+    if not found or (kernel is None and len(found) > 1):
+        raise ValueError(f"expected {'one launch' if kernel is None else f'a launch of {kernel}'}, got {len(found)}")
+    return found[0], result
 
 
 def check_use(use: str) -> None:

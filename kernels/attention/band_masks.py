@@ -1,4 +1,4 @@
-"""Masks of flash attention, as the kernels take them."""
+"""Masks of flash attention that are bands, as the kernels take them."""
 
 # ruff: noqa: PLR0917 - the operator's own order
 
@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["NO_MASK", "Mask", "mask_of"]
+__all__ = ["NO_MASK", "BandMask", "band_mask_of"]
 
 
-class Mask(NamedTuple):
+class BandMask(NamedTuple):
     """A mask that is a band: query m sees the keys from m + `left` to m + `right`."""
 
     mode: str
@@ -18,12 +18,12 @@ class Mask(NamedTuple):
     right: int
 
 
-NO_MASK: Final = Mask("none", 0, 0)
+NO_MASK: Final = BandMask("none", 0, 0)
 
 
-def mask_of(
+def band_mask_of(
     q_len: int, kv_len: int, is_causal: bool, causal_alignment: str, left: int | None, right: int | None
-) -> Mask:
+) -> BandMask:
     """Return the band for a call's arguments, without bounds that mask no key.
 
     Args:
@@ -44,5 +44,5 @@ def mask_of(
     low = -q_len if left is None else max(shift - left, -q_len)
     high = kv_len if right is None else min(shift + right, kv_len)
     if q_len - 1 + low > 0:
-        return Mask("window", low, high)
-    return Mask("causal", 0, high) if high < kv_len - 1 else NO_MASK
+        return BandMask("window", low, high)
+    return BandMask("causal", 0, high) if high < kv_len - 1 else NO_MASK

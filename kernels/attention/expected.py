@@ -14,7 +14,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.attention.shapes import AttentionShape
-from nojit.kernels.problem import Launch, Work, rounding
+from nojit.kernels.problem import RequestedLaunch, Work, rounding
 from torch import Tensor
 
 __all__ = ["Part", "RowSums", "gradient_parts", "output_parts", "work"]
@@ -63,12 +63,9 @@ class _Head:
     dv: Tensor
 
 
-def work(launch: Launch, parts: Sequence[Part], tensors: Sequence[Tensor], flops: int) -> Work:
+def work(launch: RequestedLaunch, parts: Sequence[Part], tensors: Sequence[Tensor], flops: int) -> Work:
     """Combine a launch with its expected results; `tensors` are all that it reads or writes, to count bytes."""
-    return Work(
-        kernel=launch.kernel,
-        args=launch.args,
-        named=launch.named,
+    return launch.work(
         outputs=tuple(part.written for part in parts),
         expected=tuple(part.expected for part in parts),
         tolerances=tuple(part.tolerance for part in parts),

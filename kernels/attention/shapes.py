@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from nojit.kernels.attention.masks import Mask, mask_of
+from nojit.kernels.attention.band_masks import BandMask, band_mask_of
 from nojit.kernels.problem import draws, spread
 
 __all__ = ["PROBLEMS", "AttentionShape", "drawn", "drawn_wide"]
@@ -49,9 +49,9 @@ class AttentionShape:
         return self.kv_len - self.q_len if self.causal_alignment == "bottom_right" else 0
 
     @property
-    def mask(self) -> Mask:
+    def mask(self) -> BandMask:
         """The mask in the form that the kernels take."""
-        return mask_of(self.q_len, self.kv_len, self.is_causal, self.causal_alignment, None, None)
+        return band_mask_of(self.q_len, self.kv_len, self.is_causal, self.causal_alignment, None, None)
 
     @property
     def pairs(self) -> int:

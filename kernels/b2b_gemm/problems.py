@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from nojit.kernels.b2b_gemm import reference
 from nojit.kernels.b2b_gemm.launch import prepare
-from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.problem import Roles, Work, check_use, draws, generator, requested, rounding
 
 __all__ = ["BARS", "ROLES", "PairProblem", "Shape", "problems"]
 
@@ -94,13 +94,10 @@ class PairProblem:
         # scaled so that results are near one
         operands = (factor(rows, depth, 1.0), factor(depth, middle, depth**-0.5), factor(middle, cols, middle**-0.5))
         call = prepare(operands, None, (_ACTIVATION, 1.0, "left"), lambda _: False)
-        launch, out = recorded(lambda: call(operands, None))
+        launch, out = requested(lambda: call(operands, None))
         a, b, c = (value.float() for value in operands)
         expected = reference.b2b_gemm(a[:_ROWS], b, c, activation=_ACTIVATION)
-        return Work(
-            kernel=launch.kernel,
-            args=launch.args,
-            named=launch.named,
+        return launch.work(
             outputs=(out[:_ROWS],),
             expected=(expected,),
             # the intermediate product is rounded, and tensor cores add in another order than the reference

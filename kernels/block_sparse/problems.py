@@ -22,7 +22,7 @@ from nojit.kernels.problem import (
     check_use,
     draws,
     generator,
-    recorded,
+    requested,
     rounding,
     spread,
 )
@@ -153,17 +153,14 @@ class SoftmaxProblem:
         known = tables.spans, tables.columns, sizes, _SCALE
         if self.kernel == "block_sparse_softmax_fwd":
             terms = None, None, None, False, False, self.is_causal
-            launch, out = recorded(lambda: softmax_forward(x, *known, *terms))
+            launch, out = requested(lambda: softmax_forward(x, *known, *terms))
             hidden = _hidden(layout).to(device) if self.is_causal else None
             expected, tensors, flops = _softmax(x, rows, hidden), 2, 5
         else:
             y = _softmax(x, rows, None).to(dtype)
-            launch, (out, _) = recorded(lambda: softmax_backward(y, x, *known, False))
+            launch, (out, _) = requested(lambda: softmax_backward(y, x, *known, False))
             expected, tensors, flops = _gradient(y, x, rows), 3, 5
-        return Work(
-            kernel=launch.kernel,
-            args=launch.args,
-            named=launch.named,
+        return launch.work(
             outputs=(out,),
             expected=(expected,),
             tolerances=(rounding(expected, dtype),),

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import torch
-from nojit.kernels import library
 from nojit.kernels.bmm.launch import prepare
 from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
-from nojit.kernels.problem import NAMED, Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
+from nojit.kernels.problem import (
+    NAMED,
+    RequestedLaunch,
+    Roles,
+    Work,
+    check_use,
+    generator,
+    listed_and_drawn,
+    requested,
+    rounding,
+)
 from torch import Tensor
 
 __all__ = ["ROLES", "GemmProblem", "problems"]
@@ -87,7 +96,8 @@ class GemmProblem:
         # scaled so that results are near one
         b.mul_(one.k**-0.5)
         b = b.mT if one.trans_b else b
-        launch, out = self._launch(a, b)
+        call = prepare(a, b, None, None, finished=False, maps_run=lambda _: self.kernel == "bmm_sm90", tuned=True)
+        launch, out = requested(lambda: call(a, b, None, None, (0, 1.0, 0.0)), self.kernel)
         if self.kernel == "bmm_merge":
             parts = launch.args[0].normal_(generator=source)
             output, expected = out[:1, :_ROWS], parts[:, :1, :_ROWS, : one.n].sum(0)
@@ -99,26 +109,11 @@ class GemmProblem:
         tolerance = rounding(expected, dtype) + 1e-5 * one.k**0.5
         return _work(launch, (output, expected, tolerance), one.elements * a.itemsize, one.flops)
 
-    def _launch(self, a: Tensor, b: Tensor) -> tuple[Launch, Tensor]:
-        """Return the arguments of this kernel's launch for ``a @ b``, and the tensor for its result; nothing is launched."""
-        launches: dict[str, Launch] = {}
 
-        def provide(name: str) -> Any:
-            return lambda *args, **named: launches.setdefault(name, Launch(name, args, named))
-
-        call = prepare(a, b, None, None, finished=False, maps_run=lambda _: self.kernel == "bmm_sm90", tuned=True)
-        with library.override(provide, devices=frozenset({"cpu", "cuda"})):
-            out = call(a, b, None, None, (0, 1.0, 0.0))
-        return launches[self.kernel], out
-
-
-def _work(launch: Launch, checked: tuple[Tensor, Tensor, float], moved_bytes: int, flops: int) -> Work:
+def _work(launch: RequestedLaunch, checked: tuple[Tensor, Tensor, float], moved_bytes: int, flops: int) -> Work:
     """Return a launch with its expected result; `checked` has an output, its expected values and the allowed error."""
     output, expected, tolerance = checked
-    return Work(
-        kernel=launch.kernel,
-        args=launch.args,
-        named=launch.named,
+    return launch.work(
         outputs=(output,),
         expected=(expected,),
         tolerances=(tolerance,),

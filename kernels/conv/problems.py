@@ -10,7 +10,6 @@ from random import Random
 from typing import Any, Final
 
 import torch
-from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.conv.launch_few import is_few, launch_few
@@ -18,7 +17,16 @@ from nojit.kernels.conv.launch_pointers import TILE, Sum, launch, launch_weight_
 from nojit.kernels.conv.launch_sm90 import boxes_of, launch_mapped, launch_mapped_weight_grad, strips_of
 from nojit.kernels.conv.layouts import new_like
 from nojit.kernels.conv.sweeps import Window, forward_sweep, three
-from nojit.kernels.problem import Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
+from nojit.kernels.problem import (
+    RequestedLaunch,
+    Roles,
+    Work,
+    check_use,
+    generator,
+    listed_and_drawn,
+    requested,
+    rounding,
+)
 from torch import Tensor
 
 __all__ = ["BARS", "ROLES", "TUNED", "ConvProblem", "Shape", "problems"]
@@ -293,7 +301,7 @@ class ConvProblem:
         else:
             other = random(one.results, one.channels, *one.kernel).mul_(one.depth**-0.5)
             out = new_like(x, (one.batch, one.results, *one.sizes), channels=True)
-        work = self._launch(x, other, out)
+        launch = self._launch(x, other, out)
         convolve = torch.nn.functional.conv3d if len(one.positions) > 2 else torch.nn.functional.conv2d
         words: dict[str, Any] = {"stride": one.stride, "padding": one.taps // 2}
         if grad:
@@ -305,10 +313,7 @@ class ConvProblem:
             expected = convolve(x[:_IMAGES].float(), other.float(), **words)
         # tensor cores add in another order than the reference
         tolerance = rounding(expected, dtype) + 1e-5 * depth**0.5
-        return Work(
-            kernel=self.kernel,
-            args=work.args,
-            named=work.named,
+        return launch.work(
             outputs=(output,),
             expected=(expected,),
             tolerances=(tolerance,),
@@ -316,15 +321,11 @@ class ConvProblem:
             flops=one.flops,
         )
 
-    def _launch(self, x: Tensor, other: Tensor, out: Tensor) -> Launch:
+    def _launch(self, x: Tensor, other: Tensor, out: Tensor) -> RequestedLaunch:
         """Return the arguments of this kernel's launch; `other` is the weight, or the gradient by the output."""
-        one, launches = self.shape, dict[str, Launch]()
+        total = self.shape.sum
 
-        def provide(name: str) -> Any:
-            return lambda *args, **named: launches.setdefault(name, Launch(name, args, named))
-
-        total = one.sum
-        with library.override(provide, devices=frozenset({"cpu", "cuda"})):
+        def call() -> None:
             writer = RecipeWriter(x, other, out)
             own_x, own_other, own_out = writer.operands
             if self.kernel == "conv_few":
@@ -338,7 +339,8 @@ class ConvProblem:
             else:
                 operands, sharing = (own_x, own_other, None, own_out), self.kernel == "conv_halo_sm90"
                 launch_mapped(writer, total, *operands, maps_run=lambda _: True, sharing=sharing)
-        return launches[self.kernel]
+
+        return requested(call, self.kernel)[0]
 
 
 def problems(use: str) -> tuple[ConvProblem, ...]:

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Final, cast
 
+from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.attention.checks import FP8
-from nojit.kernels.attention.masks import Mask
 from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.calls.arguments import refuse_type
 from nojit.kernels.calls.memos import DIRECT, Caller
@@ -43,7 +43,14 @@ def mapped_widths(dim: int, v_dim: int) -> dict[str, int]:
 
 
 def launch_forward(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor | None,
+    scale: float,
+    mask: BandMask,
+    caller: Caller = DIRECT,
 ) -> None:
     """Launch the fastest forward kernel that can run the call.
 
@@ -71,7 +78,7 @@ def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps 
     return None if None in maps else cast("Maps", maps)
 
 
-def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT) -> None:
+def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: BandMask, caller: Caller = DIRECT) -> None:
     """Launch the sm_90 kernel, which takes TMA descriptors and supports no windows.
 
     `caller`: allocates and launches, or also records both for replays.
@@ -97,7 +104,14 @@ def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: Mask, c
 
 
 def launch_over_pointers(
-    q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor | None, scale: float, mask: Mask, caller: Caller = DIRECT
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor | None,
+    scale: float,
+    mask: BandMask,
+    caller: Caller = DIRECT,
 ) -> None:
     """Launch the kernel that takes pointers: any strides, alignment, head dimension and mask.
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.attention.masks import Mask
+from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.attention.outputs import Gradients, prepared
 from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.flash_attention.launch_sm90_bwd import gradient_maps_of, launch_backward_over_maps
@@ -31,7 +31,7 @@ def launch_backward(
     results: tuple[Tensor, Tensor],
     gradients: Gradients,
     scale: float,
-    mask: Mask,
+    mask: BandMask,
     deterministic: bool = True,
 ) -> None:
     """Write the gradients that are not empty, with the fastest kernels that can run the call.
@@ -92,7 +92,7 @@ def launch_dkdv_over_pointers(
     dk: Tensor,
     dv: Tensor,
     scale: float,
-    mask: Mask,
+    mask: BandMask,
 ) -> None:
     """Launch the pointer kernel for the gradients of k and v: any strides, alignment, head dimension and mask."""
     batch, heads, q_len, head_dim = q.shape
@@ -138,7 +138,7 @@ def launch_dq_over_pointers(
     delta: Tensor,
     dq: Tensor,
     scale: float,
-    mask: Mask,
+    mask: BandMask,
 ) -> None:
     """Launch the pointer kernel for the gradient of q: any strides, alignment, head dimension and mask."""
     batch, heads, q_len, head_dim = q.shape

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.attention.masks import Mask
+from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.calls.tensor_maps import Described, described, takes_maps
 from torch import Tensor
 
@@ -87,7 +87,7 @@ def launch_backward_over_maps(
     dlse: Tensor | None,
     dq: Tensor,
     scale: float,
-    mask: Mask,
+    mask: BandMask,
     deterministic: bool,
 ) -> None:
     """Write the gradients of keys and values, and that of queries unless `dq` is empty; `mask` must have no left bound.
@@ -143,7 +143,7 @@ def launch_prepare(maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | 
     )
 
 
-def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float, mask: Mask) -> None:
+def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float, mask: BandMask) -> None:
     """Launch the main kernel: it writes the gradients of keys and values, and adds up those of queries in `sums`.
 
     `maps`: TMA descriptions of operands and gradients; `room`: the workspace of the backward pass.

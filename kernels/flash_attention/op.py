@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.attention.band_masks import band_mask_of
 from nojit.kernels.attention.checks import Window, check_differentiable, check_gradients, window_sides
-from nojit.kernels.attention.masks import mask_of
 from nojit.kernels.attention.outputs import Gradients, allocate_gradients, allocate_output, allocate_sums, with_sums
 from nojit.kernels.calls.arguments import check_flags, check_number
 from nojit.kernels.calls.memos import RecipeWriter, new_memo
@@ -119,7 +119,7 @@ def _attend(
     out = allocate_output(own_q, own_v, writer)
     lse = allocate_sums(own_q, writer) if return_lse else None
     if out.numel():
-        mask = mask_of(q.shape[2], k.shape[2], is_causal, causal_alignment, left, right)
+        mask = band_mask_of(q.shape[2], k.shape[2], is_causal, causal_alignment, left, right)
         launch_forward(own_q, own_k, own_v, out, lse, _factor(q, scale), mask, writer)
     results = (out,) if lse is None else (out, lse)
     _MEMO.remember(writer.recipe(*results), q, k, v, writer.source, *words)
@@ -165,7 +165,7 @@ def _flash_attention_backward(
     check_operands(q, k, v, causal_alignment)
     check_gradients(q, v, dout, dlse, out, lse)
     gradients = allocate_gradients(q, k, v, wanted)
-    mask = mask_of(q.shape[2], k.shape[2], bool(is_causal), causal_alignment, window_left, window_right)
+    mask = band_mask_of(q.shape[2], k.shape[2], bool(is_causal), causal_alignment, window_left, window_right)
     launch_backward((dout, dlse), (q, k, v), (out, lse), gradients, _factor(q, scale), mask, deterministic)
     return gradients
 

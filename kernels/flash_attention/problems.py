@@ -23,7 +23,7 @@ from nojit.kernels.flash_attention.launch_bwd import (
     launch_dq_over_pointers,
 )
 from nojit.kernels.flash_attention.launch_sm90_bwd import GradientMaps, Workspace
-from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, recorded, rounding
+from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, requested, rounding
 from torch import Tensor
 
 __all__ = [
@@ -113,7 +113,7 @@ class AttentionProblem(_AttentionCall):
         one = self.problem
         q, k, v, _ = self._operands(device)
         out = allocate_output(q, v)
-        launch, _ = recorded(lambda: self._launch(q, k, v, out))
+        launch, _ = requested(lambda: self._launch(q, k, v, out))
         group = one.heads // one.kv_heads
         parts = [
             part
@@ -154,17 +154,17 @@ class GradientProblem(_AttentionCall):
         scale, mask, (dq, dk, dv) = one.head_dim**-0.5, one.mask, written
         given = (q, k, v, dout, sums.lse, sums.delta)
         if self.kernel == "flash_attention_bwd_dq":
-            launch, _ = recorded(lambda: launch_dq_over_pointers(*given, dq, scale, mask))
+            launch, _ = requested(lambda: launch_dq_over_pointers(*given, dq, scale, mask))
             parts = [part for part in parts if part.gradient == 0]
             return expected.work(launch, parts, (*given, dq), 3 * one.flops // 2)
-        launch, _ = recorded(lambda: launch_dkdv_over_pointers(*given, dk, dv, scale, mask))
+        launch, _ = requested(lambda: launch_dkdv_over_pointers(*given, dk, dv, scale, mask))
         parts = [part for part in parts if part.gradient > 0]
         return expected.work(launch, parts, (*given, dk, dv), 2 * one.flops)
 
     def _prepare_delta(self, device: str) -> Work:
         out, dout = (self._operands(device)[-1].roll(shift, 2) for shift in (0, 1))
         delta = torch.empty(out.shape[:3], device=device)
-        launch, _ = recorded(lambda: launch_delta(out, dout, delta, None, delta))
+        launch, _ = requested(lambda: launch_delta(out, dout, delta, None, delta))
         exact = (out.float() * dout.float()).sum(-1)
         part = expected.Part(delta, exact, rounding(exact, torch.float32))
         return expected.work(launch, [part], (out, dout, delta), 2 * out.numel())
@@ -191,7 +191,7 @@ class MappedGradientProblem(_AttentionCall):
     def _prepare_statistics(self, maps: GradientMaps, room: Workspace) -> Work:
         out, dout = (maps.dout.base.roll(shift, 2) for shift in (1, 0))
         lse = out[..., 0].float()
-        launch, _ = recorded(lambda: over_maps.launch_prepare(maps, out, lse, None, room))
+        launch, _ = requested(lambda: over_maps.launch_prepare(maps, out, lse, None, room))
         written = room.statistics[..., : self.problem.q_len]
         exact = torch.stack([lse / math.log(2), (out.float() * dout.float()).sum(-1)])
         part = expected.Part(written, exact, rounding(exact, torch.float32))
@@ -200,7 +200,7 @@ class MappedGradientProblem(_AttentionCall):
     def _prepare_finish(self, maps: GradientMaps, room: Workspace, dq: Tensor) -> Work:
         room.sums.copy_(maps.q.base)
         lse = room.sums[..., 0].contiguous()
-        launch, _ = recorded(lambda: over_maps.launch_finish(maps, room, lse, dq, 0.5))
+        launch, _ = requested(lambda: over_maps.launch_finish(maps, room, lse, dq, 0.5))
         part = expected.Part(dq, room.sums * 0.5, rounding(room.sums * 0.5, dq.dtype))
         return expected.work(launch, [part], (room.sums, dq), dq.numel())
 
@@ -218,7 +218,7 @@ class MappedGradientProblem(_AttentionCall):
             room.statistics, (math.inf, 0.0), (sums.lse / math.log(2), sums.delta), strict=True
         ):
             statistic.fill_(past_the_end)[..., : one.q_len] = rows
-        launch, _ = recorded(lambda: over_maps.launch_gradients_over_maps(maps, room, one.head_dim**-0.5, one.mask))
+        launch, _ = requested(lambda: over_maps.launch_gradients_over_maps(maps, room, one.head_dim**-0.5, one.mask))
         return expected.work(launch, parts, (q, k, v, dout, dk, dv, room.sums), 5 * one.flops // 2)
 
 

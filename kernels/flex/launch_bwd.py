@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.attention.masks import NO_MASK, Mask
+from nojit.kernels.attention.band_masks import NO_MASK, BandMask
 from nojit.kernels.attention.outputs import Gradients, prepared
 from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_widths
 from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
@@ -109,14 +109,14 @@ def _launch_over_pointers(
         launch_captured(q, k, v, dout, lse, delta, dlse, of_captured, scale, tables, mod)
 
 
-def _flash_mask(tables: MaskTables, q_len: int, kv_len: int) -> Mask:
+def _flash_mask(tables: MaskTables, q_len: int, kv_len: int) -> BandMask:
     """Return the mask of a band in flash attention's form, without bounds that mask nothing.
 
     `tables`: the mask.
     """
     if q_len - 1 + tables.left > 0:
-        return Mask("window", tables.left, tables.right)
-    return Mask("causal", 0, tables.right) if tables.right < kv_len - 1 else NO_MASK
+        return BandMask("window", tables.left, tables.right)
+    return BandMask("causal", 0, tables.right) if tables.right < kv_len - 1 else NO_MASK
 
 
 def _function_of(mod: Modification, q: Tensor) -> FunctionRef | None:

@@ -19,7 +19,7 @@ from nojit.kernels.block_mask.patterns import Causal, Documents, Prefix, Window
 from nojit.kernels.block_mask.tables import MaskTables, no_mask
 from nojit.kernels.flex.launch import launch_over_maps, launch_over_pointers, maps_of
 from nojit.kernels.flex.launch_bwd import launch_dkdv, launch_dq
-from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, draws, generator, recorded, rounding, spread
+from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, draws, generator, requested, rounding, spread
 from nojit.kernels.score_mod.modification import Modification, modification_of
 from nojit.kernels.score_mod.mods import Alibi, SoftCap, alibi_slopes
 from torch import Tensor
@@ -276,7 +276,7 @@ class FlexProblem:
             else:
                 launch_over_maps(maps, lse, q, scale, tables, mod)
 
-        asked, _ = recorded(launch)
+        asked, _ = requested(launch)
         group = one.heads // one.kv_heads
         parts = []
         for first in sorted({0, max(one.length - _ROWS, 0)}):
@@ -306,9 +306,9 @@ class FlexProblem:
         given = (q, k, v, dout, lse, delta)
         scale = one.dim**-0.5
         if self.kernel.endswith("_dq"):
-            asked, _ = recorded(lambda: launch_dq(*given, dq, scale, tables, scores.modification))
+            asked, _ = requested(lambda: launch_dq(*given, dq, scale, tables, scores.modification))
             return work(asked, parts[:1], (*given, dq), 3 * one.flops() // 2)
-        asked, _ = recorded(lambda: launch_dkdv(*given, dk, dv, scale, tables, scores.modification))
+        asked, _ = requested(lambda: launch_dkdv(*given, dk, dv, scale, tables, scores.modification))
         return work(asked, parts[1:], (*given, dk, dv), 2 * one.flops())
 
 

@@ -19,7 +19,7 @@ from nojit.kernels.calls.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.flex_decoding.masks import Mask
+from nojit.kernels.flex_decoding.mask_operands import MaskOperands
 from torch import Tensor
 
 __all__ = ["MOST_QUERIES", "Sizes", "check_mask", "check_operands"]
@@ -110,7 +110,7 @@ def _check_ints(argument: str, value: Tensor, query: Tensor) -> None:
         refuse_value(argument, "a last stride of 1 (try .contiguous())", value.stride(-1))
 
 
-def check_mask(mask: Mask, sizes: Sizes) -> None:
+def check_mask(mask: MaskOperands, sizes: Sizes) -> None:
     """Require a mask for as many batches and heads as the operands have, or one for all of them.
 
     Raises:

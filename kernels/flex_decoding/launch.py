@@ -17,7 +17,7 @@ from nojit.kernels.calls.strides import kv_strides
 from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.calls.torch_state import for_caching
 from nojit.kernels.flex_decoding.checks import Sizes
-from nojit.kernels.flex_decoding.masks import Mask
+from nojit.kernels.flex_decoding.mask_operands import MaskOperands
 from nojit.kernels.flex_decoding.splits import KEYS, splits_of, tile_height
 from nojit.kernels.score_mod.modification import Modification, mod_arguments
 from torch import Tensor
@@ -37,7 +37,7 @@ class Decoding:
     v: Tensor
     kv_lens: Tensor | None
     page_table: Tensor | None
-    mask: Mask
+    mask: MaskOperands
     mod: Modification
     sizes: Sizes
     scale: float
@@ -198,7 +198,7 @@ def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, c
     )
 
 
-def _mask_arguments(mask: Mask, sizes: Sizes, unread: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+def _mask_arguments(mask: MaskOperands, sizes: Sizes, unread: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
     """Return the tables of a mask, and the kernel's integer arguments that precede `has_lens`."""
     if mask.spans is not None and mask.blocks is not None and mask.bits is not None:
         return (mask.spans, mask.blocks, mask.bits), (mask.words.block,)
@@ -210,7 +210,7 @@ def _mask_arguments(mask: Mask, sizes: Sizes, unread: Tensor) -> tuple[tuple[Ten
     return (spans,), (left, right, int(mask.words.from_end), int(mask.spans is not None))
 
 
-def _mask_strides(mask: Mask) -> tuple[int, int]:
+def _mask_strides(mask: MaskOperands) -> tuple[int, int]:
     """Return the strides of a mask's spans by batch and by head; 0 if all share them."""
     if mask.spans is None:
         return 0, 0

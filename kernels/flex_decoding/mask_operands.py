@@ -1,4 +1,4 @@
-"""Masks in the form that the decoding kernels read."""
+"""Masks as operands of the decoding kernels: words, and tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from nojit.kernels.block_mask.masks import BlockMask, known_tables
 from nojit.kernels.block_mask.tables import MaskTables
 from torch import Tensor
 
-__all__ = ["Mask", "Words", "band_of_words", "known_mask", "mask_of_tables"]
+__all__ = ["MaskOperands", "MaskWords", "band_of_words", "known_mask", "mask_of_tables"]
 
 
-class Words(NamedTuple):
+class MaskWords(NamedTuple):
     """A mask without its tables: mode, bounds of a band, alignment, and block size."""
 
     mode: str
@@ -27,27 +27,27 @@ class Words(NamedTuple):
     """Rows and columns of a block of bitmaps."""
 
 
-class Mask(NamedTuple):
-    """A mask: its `Words`, and the tables that `nojit.kernels.block_mask.tables` describes; tables that its mode lacks are None."""
+class MaskOperands(NamedTuple):
+    """A mask: its `MaskWords`, and the tables that `nojit.kernels.block_mask.tables` describes; tables that its mode lacks are None."""
 
-    words: Words
+    words: MaskWords
     spans: Tensor | None = None
     blocks: Tensor | None = None
     bits: Tensor | None = None
 
 
 _BLOCK = 128
-_NOTHING_HIDDEN = Mask(Words("band", None, None, False, _BLOCK))
+_NOTHING_HIDDEN = MaskOperands(MaskWords("band", None, None, False, _BLOCK))
 
 
-def band_of_words(is_causal: bool, left: int | None, right: int | None) -> Mask:
+def band_of_words(is_causal: bool, left: int | None, right: int | None) -> MaskOperands:
     """Return the band for a causal flag and a window, with the last query at the last key; None is no bound."""
     if not is_causal and left is None and right is None:
         return _NOTHING_HIDDEN
-    return Mask(Words("band", None if left is None else -left, 0 if is_causal else right, True, _BLOCK))
+    return MaskOperands(MaskWords("band", None if left is None else -left, 0 if is_causal else right, True, _BLOCK))
 
 
-def known_mask(block_mask: BlockMask | None, is_causal: object, window: Window) -> Mask | None:
+def known_mask(block_mask: BlockMask | None, is_causal: object, window: Window) -> MaskOperands | None:
     """Return the mask of a call whose replay may be cached; None if it may not.
 
     Raises:
@@ -63,18 +63,18 @@ def known_mask(block_mask: BlockMask | None, is_causal: object, window: Window) 
 
 
 @lru_cache(maxsize=1024, typed=True)
-def _known_band(is_causal: bool, left: int | None, right: int | None) -> Mask:
+def _known_band(is_causal: bool, left: int | None, right: int | None) -> MaskOperands:
     return band_of_words(is_causal, *window_sides((left, right)))
 
 
-def mask_of_tables(tables: MaskTables) -> Mask:
+def mask_of_tables(tables: MaskTables) -> MaskOperands:
     """Return the mask with the given tables.
 
     `tables`: the mask.
     """
     if tables.mode == "band":
-        return Mask(Words("band", tables.left, tables.right, False, _BLOCK))
-    words = Words(tables.mode, None, None, False, tables.block)
+        return MaskOperands(MaskWords("band", tables.left, tables.right, False, _BLOCK))
+    words = MaskWords(tables.mode, None, None, False, tables.block)
     if tables.mode == "interval":
-        return Mask(words, tables.by_query.spans)
-    return Mask(words, *tables.by_query, tables.bits)
+        return MaskOperands(words, tables.by_query.spans)
+    return MaskOperands(words, *tables.by_query, tables.bits)

@@ -20,7 +20,7 @@ from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, shown
 from nojit.kernels.flex_decoding.checks import check_mask, check_operands
 from nojit.kernels.flex_decoding.launch import Decoding, launch_decoding, splits_for
-from nojit.kernels.flex_decoding.masks import Mask, Words, band_of_words, known_mask, mask_of_tables
+from nojit.kernels.flex_decoding.mask_operands import MaskOperands, MaskWords, band_of_words, known_mask, mask_of_tables
 from nojit.kernels.flex_decoding.splits import MOST
 from nojit.kernels.score_mod.modification import (
     NO_MOD,
@@ -169,7 +169,7 @@ def _recall(
 
 
 def _key_of(
-    operands: Operands, mask: Mask, mod: Modification, facts: Facts, lengths: Sequence[int]
+    operands: Operands, mask: MaskOperands, mod: Modification, facts: Facts, lengths: Sequence[int]
 ) -> tuple[tuple[Any, ...], tuple[object, ...]] | None:
     """Return the tensors and the other values of a call's cache key; None if the call cannot be cached.
 
@@ -200,7 +200,7 @@ def _mask_of(
     is_causal: bool,
     left: int | None,
     right: int | None,
-) -> Mask:
+) -> MaskOperands:
     """Return a call's mask in the form that kernels read, from a block mask, or from the causal flag and the window.
 
     `page_table`: index of each sequence's pages, or None if keys are not paged.
@@ -219,7 +219,7 @@ def _mask_of(
 
 def _attend(
     operands: Operands,
-    mask: Mask,
+    mask: MaskOperands,
     mod: Modification,
     facts: Facts,
     options: Mapping[str, int],
@@ -240,7 +240,7 @@ def _attend(
     writer = RecipeWriter(*given)
     own = writer.operands
     if mask.spans is not None:
-        mask = Mask(mask.words, *own[5:])
+        mask = MaskOperands(mask.words, *own[5:])
     else:
         first, second = mod.first._replace(table=own[5]), mod.second._replace(table=own[6])
         mod = Modification(mod.function, first, second, own[7])
@@ -252,7 +252,7 @@ def _attend(
 
 def _run(
     operands: tuple[Any, ...],
-    mask: Mask,
+    mask: MaskOperands,
     mod: Modification,
     scale: float | None,
     enable_gqa: bool,
@@ -305,7 +305,7 @@ def _flex_decoding(
     numbers: list[int],
     values: list[float],
 ) -> tuple[Tensor, Tensor]:
-    mask = Mask(Words(mode, left, right, from_end, block), spans, blocks, bits)
+    mask = MaskOperands(MaskWords(mode, left, right, from_end, block), spans, blocks, bits)
     mod = NO_MOD if function is None else rebuilt(function, numbers, values, (first, second, bias))
     facts = (scale, enable_gqa, return_lse, splits)
     return with_sums(_attend((query, key, value, kv_lens, page_table), mask, mod, facts, {}))

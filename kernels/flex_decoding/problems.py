@@ -16,7 +16,7 @@ from nojit.kernels.block_mask.evaluation import MaskMod
 from nojit.kernels.block_mask.masks import create_block_mask, tables_of
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, launch_attention, launch_merge, part_width, splits_for
-from nojit.kernels.flex_decoding.masks import Mask, band_of_words, mask_of_tables
+from nojit.kernels.flex_decoding.mask_operands import MaskOperands, band_of_words, mask_of_tables
 from nojit.kernels.problem import (
     Roles,
     Work,
@@ -24,7 +24,7 @@ from nojit.kernels.problem import (
     draws,
     generator,
     listed_and_drawn,
-    recorded,
+    requested,
     rounding,
     spread,
 )
@@ -92,7 +92,7 @@ def _every_other(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
 _MODS: Final[Mapping[str, MaskMod]] = {"dilated": _dilated, "every other": _every_other}
 
 
-def _mask(one: Shape, device: str) -> Mask:
+def _mask(one: Shape, device: str) -> MaskOperands:
     mask_mod = _MODS.get(one.mask)
     if mask_mod is None:
         return band_of_words(one.mask == "causal", None, None)
@@ -292,7 +292,7 @@ class DecodingProblem(_Problem):
         parts = None
         if splits > 1:
             parts = torch.empty((*call.q.shape[:3], splits, part_width(one.dim)), device=device)
-        launch, _ = recorded(lambda: launch_attention(call, out, None, parts, splits, {}))
+        launch, _ = requested(lambda: launch_attention(call, out, None, parts, splits, {}))
         looked_at = []
         for batch, head in ((0, 0), (one.batch - 1, one.heads - 1)):
             exact, torchs = (_split_results(call, one, (batch, head), splits, to) for to in (torch.float32, out.dtype))
@@ -342,7 +342,7 @@ class MergeProblem(_Problem):
         shape = (one.batch, one.heads, one.q_len, splits, part_width(one.dim))
         parts = torch.randn(shape, generator=source, device=device)
         out = torch.empty((*shape[:3], one.dim), dtype=torch.bfloat16, device=device)
-        launch, _ = recorded(lambda: launch_merge(parts, out, None, one.sizes))
+        launch, _ = requested(lambda: launch_merge(parts, out, None, one.sizes))
         weights = torch.softmax(parts[..., one.dim] * math.log(2), -1)
         exact = (parts[..., : one.dim] * weights[..., None]).sum(-2)
         part = Part(out, exact, rounding(exact, out.dtype))

@@ -12,7 +12,7 @@ import torch
 from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.mixed_mm import reference
 from nojit.kernels.mixed_mm.launch import mapped_parts, prepare
-from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, recorded, rounding
+from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, requested, rounding
 
 __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]
 
@@ -99,14 +99,11 @@ class MixedProblem:
             scales = torch.rand(-(-depth // size), cols, generator=source, device=device).add_(0.5).to(dtype)
         operands = (a, b, scales, None)
         call = prepare(operands, None, size, lambda kernel, _: kernel == self.kernel)
-        launch, out = recorded(lambda: call(operands, None))
+        launch, out = requested(lambda: call(operands, None))
         # as kernels do, round dequantized weights once
         weights = reference.unpack(b, dtype, scales, None, size)
         expected = a[:_ROWS].float() @ weights.float()
-        return Work(
-            kernel=launch.kernel,
-            args=launch.args,
-            named=launch.named,
+        return launch.work(
             outputs=(out[:_ROWS],),
             expected=(expected,),
             # tensor cores add in another order than the reference

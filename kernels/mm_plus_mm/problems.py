@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from nojit.kernels.gemm.shapes import Shape, draw_shape
 from nojit.kernels.mm_plus_mm.launch import prepare
-from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.problem import Roles, Work, check_use, draws, generator, requested, rounding
 
 __all__ = ["BARS", "ROLES", "PairProblem", "problems"]
 
@@ -106,13 +106,10 @@ class PairProblem:
 
         operands = (*factors(one.k), *factors(self.more))
         call = prepare(operands, None, lambda _: self.kernel.endswith("_sm90"))
-        launch, out = recorded(lambda: call(operands, None))
+        launch, out = requested(lambda: call(operands, None))
         a, b, c, d = (value.float() for value in operands)
         expected = a[:_ROWS] @ b + c[:_ROWS] @ d
-        return Work(
-            kernel=launch.kernel,
-            args=launch.args,
-            named=launch.named,
+        return launch.work(
             outputs=(out[:_ROWS],),
             expected=(expected,),
             # tensor cores add in another order than the reference

@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from nojit.kernels.norm import reference
 from nojit.kernels.norm.launch import normalize, run_backward
-from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.problem import Roles, Work, check_use, draws, generator, requested, rounding
 
 __all__ = ["ROLES", "NormProblem", "problems"]
 
@@ -76,7 +76,7 @@ class NormProblem:
         if self.kernel == "rms_norm_bwd":
             return self._backward(x, other, weight)
         added = other if self.added else None
-        launch, (out, total) = recorded(lambda: normalize(x, added, weight, 1e-6))
+        launch, (out, total) = requested(lambda: normalize(x, added, weight, 1e-6))
         summed = x if added is None else x + added
         expected = reference.rms_norm(summed.float(), weight.float(), 1e-6)
         outputs, right = ((out,), (expected,)) if total is None else ((out, total), (expected, summed))
@@ -85,7 +85,7 @@ class NormProblem:
     def _backward(self, x: torch.Tensor, grad: torch.Tensor, weight: torch.Tensor) -> Work:
         wide = x.float()
         rstd = (wide.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
-        launch, (found, _) = recorded(lambda: run_backward(grad, None, x, weight, 1e-6, True))
+        launch, (found, _) = requested(lambda: run_backward(grad, None, x, weight, 1e-6, True))
         normal, slope = wide * rstd, grad.float() * weight.float()
         expected = (slope - normal * (slope * normal).mean(-1, keepdim=True)) * rstd
         return self._work(launch.args, (found,), (expected,), 3)

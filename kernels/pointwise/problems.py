@@ -12,7 +12,7 @@ import torch
 from nojit.kernels.pointwise import op, reference
 from nojit.kernels.pointwise.source import parts
 from nojit.kernels.pointwise.spec import read_specs
-from nojit.kernels.problem import DRAWN, Roles, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.problem import DRAWN, Roles, Work, check_use, draws, generator, requested, rounding
 from torch import Tensor
 
 __all__ = ["PROBLEMS", "ROLES", "PointwiseProblem", "PointwiseShape", "problems"]
@@ -126,12 +126,9 @@ class PointwiseProblem:
         count = _TENSORS[self.kernel] - 1
         operands = [torch.randn(self.shape, generator=source, device=device, dtype=dtype) for _ in range(count)]
         words = (self.approximate,) if self.approximate else ()
-        launch, out = recorded(lambda: getattr(op, self.kernel)(*operands, *words))
+        launch, out = requested(lambda: getattr(op, self.kernel)(*operands, *words))
         expected = _expected(self.kernel, operands, words)
-        return Work(
-            kernel=launch.kernel,
-            args=launch.args,
-            named=launch.named,
+        return launch.work(
             outputs=(out,),
             expected=(expected,),
             tolerances=(rounding(expected, dtype),),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.problem import Roles, Work, check_use, draws, generator, recorded, rounding
+from nojit.kernels.problem import Roles, Work, check_use, draws, generator, requested, rounding
 from nojit.kernels.rotary import reference
 from nojit.kernels.rotary.checks import Operands
 from nojit.kernels.rotary.launch import rotate
@@ -71,7 +71,7 @@ class RotaryProblem:
         weights = [random(self.head_dim) for _ in range(2)] if self.has_norm else [None, None]
         given = (query, key, None, weights[0], weights[1], cos, sin, positions, None, None, None)
         one = Operands(*given, 1e-6, False)
-        launch, (turned, rotated) = recorded(lambda: rotate(one))
+        launch, (turned, rotated) = requested(lambda: rotate(one))
         assert rotated is not None  # noqa: S101 - there is a key
         wide = [None if weight is None else weight.float() for weight in weights]
         expected = reference.rotary_qk(
@@ -79,10 +79,7 @@ class RotaryProblem:
             query_weight=wide[0], key_weight=wide[1], eps=1e-6,
         )  # fmt: skip
         elements = query.numel() + key.numel()
-        return Work(
-            kernel="rotary",
-            args=launch.args,
-            named=launch.named,
+        return launch.work(
             outputs=(turned, rotated),
             expected=expected,
             tolerances=tuple(rounding(value, dtype) for value in expected),

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import torch
-from nojit.kernels import library
 from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.gemm.fp8 import DEEP, spread
 from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.gemm.splits import splits_of
-from nojit.kernels.problem import NAMED, Launch, Roles, Work, check_use, generator, listed_and_drawn, rounding
+from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, requested, rounding
 from nojit.kernels.scaled_mm.launch import Operands, prepare
 from torch import Tensor
 
@@ -33,7 +32,12 @@ _DRAWN: Final = {"tune": 120, "held_out": 12, "fresh": 12}
 _ROWS: Final = 256
 """Rows of the result that the check compares with torch's."""
 _UNIT: Final = 16
-_KINDS: Final = (("scaled_mm", False, False), ("scaled_mm_sm90", False, False), ("scaled_mm_sm90", True, False), ("scaled_mm_sm90", False, True))  # fmt: skip
+_KINDS: Final = (
+    ("scaled_mm", False, False),
+    ("scaled_mm_sm90", False, False),
+    ("scaled_mm_sm90", True, False),
+    ("scaled_mm_sm90", False, True),
+)
 """(Kernel, whether tensor cores accumulate, whether scales are per block) of the problems."""
 _IMPRECISE: Final = 2.0**-13
 """Relative error of tensor-core sums after one instruction, 32 of K."""
@@ -91,38 +95,19 @@ class ScaledProblem:
         deep, wide = -(-one.k // DEEP), -(-one.n // DEEP)
         scales = (scale(one.m, deep), scale(deep, wide)) if self.blocks else (scale(1), scale(1))
         operands = Operands(random(one.m, one.k), random(one.n, one.k).t(), *scales, None)
-        launch, out = self._launch(operands)
+        call = prepare(operands, None, torch.bfloat16, self.fast, maps_run=lambda _: self.kernel == "scaled_mm_sm90")
+        launch, out = requested(lambda: call(operands, None), self.kernel)
         a, b, scale_a, scale_b, _ = operands
         expected = (a.float() * spread(scale_a, a))[:_ROWS] @ (b.float() * spread(scale_b, b))
         steps = one.k / 32 if self.fast else 8
         apart = _IMPRECISE * steps * float(expected.abs().max())
-        return Work(
-            kernel=launch.kernel,
-            args=launch.args,
-            named=launch.named,
+        return launch.work(
             outputs=(out[:_ROWS],),
             expected=(expected,),
             tolerances=(rounding(expected, out.dtype) + apart,),
             moved_bytes=one.m * one.k + one.k * one.n + one.m * one.n * out.itemsize,
             flops=one.flops,
         )
-
-    def _launch(self, operands: Operands) -> tuple[Launch, Tensor]:
-        """Return the arguments of this kernel's launch, and the tensor for its result; nothing is launched.
-
-        `operands`: a, b, their scales, and the bias.
-        """
-        launches: dict[str, Launch] = {}
-
-        def provide(name: str) -> Any:
-            return lambda *args, **named: launches.setdefault(name, Launch(name, args, named))
-
-        call = prepare(
-            operands, None, torch.bfloat16, self.fast, maps_run=lambda _: self.kernel == "scaled_mm_sm90"
-        )  # fmt: skip
-        with library.override(provide, devices=frozenset({"cpu", "cuda"})):
-            out = call(operands, None)
-        return launches[self.kernel], out
 
 
 def problems(use: str) -> tuple[ScaledProblem, ...]:

@@ -17,7 +17,7 @@ from nojit.kernels.flex import flex_attention
 from nojit.kernels.flex.op import _is_decoding
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, splits_for
-from nojit.kernels.flex_decoding.masks import band_of_words
+from nojit.kernels.flex_decoding.mask_operands import band_of_words
 from nojit.kernels.grouped_mm import op as grouped_mm
 from nojit.kernels.mixed_mm import op as mixed_mm
 from nojit.kernels.mixed_mm.launch import prepare as prepare_mixed

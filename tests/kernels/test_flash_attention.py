@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
 from nojit.kernels import library
-from nojit.kernels.attention.masks import Mask
+from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import flash_attention, reference
 from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention.problems import PROBLEMS, AttentionShape
-from nojit.kernels.problem import recorded
+from nojit.kernels.problem import requested
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -286,7 +286,7 @@ def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
     monkeypatch.setattr(tensor_maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
     q, k, v, out = halves(2, 8, 33, 40), halves(2, 2, 70, 40), halves(2, 2, 70, 96), halves(2, 8, 33, 96)
     operands = tuple(tensor_maps.described(value) for value in (q, k, v, out))
-    launch, _ = recorded(lambda: flash_launch.launch_over_maps(operands, None, 0.5, Mask("causal", 0, 37)))
+    launch, _ = requested(lambda: flash_launch.launch_over_maps(operands, None, 0.5, BandMask("causal", 0, 37)))
     assert launch.kernel == "flash_attention_fwd_sm90"
     assert launch.args == (*operands, None, 0.5, 37, 2, 8, 4, 33, 70, 132)
     assert launch.named == {"CAUSAL": True, "BLOCK_D": 128, "BLOCK_DV": 128, "DEPTH": 128}

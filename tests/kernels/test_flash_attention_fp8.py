@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
-from nojit.kernels.attention.masks import NO_MASK
+from nojit.kernels.attention.band_masks import NO_MASK
 from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import flash_attention, reference
 from nojit.kernels.flash_attention import launch as flash_launch
 from nojit.kernels.flash_attention.problems import PROBLEMS, AttentionShape
-from nojit.kernels.problem import recorded
+from nojit.kernels.problem import requested
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 
@@ -91,7 +91,7 @@ def test_the_output_lies_in_memory_as_the_queries_do():
 @pytest.mark.parametrize(("dims", "width"), [((8, 8), 64), ((64, 65), 128), ((192, 128), 256)])
 def test_one_width_of_a_few_is_asked_for(dims, width):
     q, k, v = make(AttentionShape("", 1, 2, 1, 5, 6, *dims))
-    launch, out = recorded(lambda: flash_attention(q, k, v))
+    launch, out = requested(lambda: flash_attention(q, k, v))
     assert launch.kernel == "flash_attention_fwd_fp8"
     assert launch.named == {"MASK": "none", "BLOCK_D": width, "BLOCK_DV": width}
     assert out.shape == (1, 2, 5, dims[1])

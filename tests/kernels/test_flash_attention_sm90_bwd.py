@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels import library
-from nojit.kernels.attention.masks import NO_MASK, Mask, mask_of
+from nojit.kernels.attention.band_masks import NO_MASK, BandMask, band_mask_of
 from nojit.kernels.attention.outputs import allocate_gradients
 from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import (
@@ -133,7 +133,7 @@ NAMES = ["flash_attention_bwd_sm90_prepare", "flash_attention_bwd_sm90", "flash_
 def test_what_the_kernels_are_asked_for(launches, dim, v_dim, width, rows):
     given_ = operands(133, 70, dim, v_dim)
     dlse = torch.randn(2, 8, 133)
-    lse, (dq, dk, dv) = differentiate(given_, Mask("causal", 0, 37), dlse=dlse)
+    lse, (dq, dk, dv) = differentiate(given_, BandMask("causal", 0, 37), dlse=dlse)
     q, k, v, dout, out = given_
     (prepare, gradients, finish) = launches
     assert [launch[0] for launch in launches] == NAMES
@@ -186,7 +186,7 @@ def over_pointers(launches) -> bool:
 
 
 def test_windows_and_wide_odd_or_unaligned_heads_are_passed_as_pointers(launches):
-    differentiate(operands(33, 70, 64, 64), Mask("window", -5, 5))
+    differentiate(operands(33, 70, 64, 64), BandMask("window", -5, 5))
     differentiate(operands(33, 70, 136, 64))
     differentiate(operands(1, 1, 36, 36))
     differentiate([value.float() for value in operands(33, 70, 64, 64)])
@@ -256,7 +256,7 @@ def test_the_kernels_before_and_after(interpreted, monkeypatch, dim, with_dlse, 
     monkeypatch.setattr(library, "get", lambda name: found.get(name) or real(name))
     q, k, v, dout, _ = operands(133, 70, dim, dim)
     q = q.transpose(1, 2).contiguous().transpose(1, 2)
-    mask = mask_of(133, 70, True, "bottom_right", None, None)
+    mask = band_mask_of(133, 70, True, "bottom_right", None, None)
     wide = [value.double().requires_grad_() for value in (q, k, v)]
     out, lse = reference.flash_attention(*wide, is_causal=True, causal_alignment="bottom_right")
     dlse = torch.randn(2, 8, 133).masked_fill(torch.isinf(lse), float("nan")) if with_dlse else None

@@ -11,9 +11,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.kernels.attention.masks import Mask, mask_of
+from nojit.kernels.attention.band_masks import BandMask, band_mask_of
 from nojit.kernels.flash_attention import flash_attention, reference
-from nojit.kernels.problem import recorded
+from nojit.kernels.problem import requested
 from nojit.runtime.errors import ArgumentError
 
 from tests.kernels.accuracy import assert_accurate
@@ -26,7 +26,7 @@ alignments = st.sampled_from(["top_left", "bottom_right"])
 
 @given(lengths, lengths, st.booleans(), alignments, sides, sides)
 def test_a_mask_hides_what_the_call_hides(q_len, kv_len, is_causal, alignment, left, right):
-    mask = mask_of(q_len, kv_len, is_causal, alignment, left, right)
+    mask = band_mask_of(q_len, kv_len, is_causal, alignment, left, right)
     words = {"is_causal": is_causal, "causal_alignment": alignment, "window": (left, right)}
     rows, keys = torch.arange(q_len)[:, None], torch.arange(kv_len)
     seen = torch.ones(q_len, kv_len, dtype=torch.bool)
@@ -40,23 +40,23 @@ def test_a_mask_hides_what_the_call_hides(q_len, kv_len, is_causal, alignment, l
 @pytest.mark.parametrize(
     ("sizes", "words", "mask"),
     [
-        ((8, 8), (False, "top_left", None, None), Mask("none", 0, 0)),
-        ((8, 8), (True, "top_left", None, None), Mask("causal", 0, 0)),
-        ((4, 9), (True, "bottom_right", None, None), Mask("causal", 0, 5)),
+        ((8, 8), (False, "top_left", None, None), BandMask("none", 0, 0)),
+        ((8, 8), (True, "top_left", None, None), BandMask("causal", 0, 0)),
+        ((4, 9), (True, "bottom_right", None, None), BandMask("causal", 0, 5)),
         # one query at the end sees all
-        ((1, 9), (True, "bottom_right", None, None), Mask("none", 0, 0)),
-        ((8, 8), (False, "top_left", None, 3), Mask("causal", 0, 3)),
-        ((8, 8), (True, "top_left", 2, 3), Mask("window", -2, 0)),
-        ((8, 8), (True, "top_left", 7, 0), Mask("causal", 0, 0)),
-        ((8, 8), (False, "top_left", 7, 7), Mask("none", 0, 0)),
-        ((8, 8), (False, "top_left", 2, None), Mask("window", -2, 8)),
+        ((1, 9), (True, "bottom_right", None, None), BandMask("none", 0, 0)),
+        ((8, 8), (False, "top_left", None, 3), BandMask("causal", 0, 3)),
+        ((8, 8), (True, "top_left", 2, 3), BandMask("window", -2, 0)),
+        ((8, 8), (True, "top_left", 7, 0), BandMask("causal", 0, 0)),
+        ((8, 8), (False, "top_left", 7, 7), BandMask("none", 0, 0)),
+        ((8, 8), (False, "top_left", 2, None), BandMask("window", -2, 8)),
         # far bounds stay small: sums with them are taken in 32 bits
-        ((8, 9), (False, "top_left", 2, 2**40), Mask("window", -2, 9)),
-        ((8, 9), (False, "top_left", 2**40, 2), Mask("causal", 0, 2)),
+        ((8, 9), (False, "top_left", 2, 2**40), BandMask("window", -2, 9)),
+        ((8, 9), (False, "top_left", 2**40, 2), BandMask("causal", 0, 2)),
     ],
 )
 def test_a_bound_that_hides_nothing_is_dropped(sizes, words, mask):
-    assert mask_of(*sizes, *words) == mask
+    assert band_mask_of(*sizes, *words) == mask
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_windows(q_len, kv_len, window, is_causal, alignment):
 def test_a_window_on_the_kernel_for_sm_90_goes_over_pointers(monkeypatch):
     monkeypatch.setattr("nojit.kernels.flash_attention.launch.maps_of", lambda *_: pytest.fail("asked for maps"))
     q = torch.zeros(1, 1, 40, 16)
-    launch, _ = recorded(lambda: flash_attention(q, q, q, window=3))
+    launch, _ = requested(lambda: flash_attention(q, q, q, window=3))
     assert launch.kernel == "flash_attention_fwd"
     assert launch.named["MASK"] == "window"
 

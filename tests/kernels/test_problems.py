@@ -34,7 +34,7 @@ from nojit.kernels.mixed_mm import reference as mixed_reference
 from nojit.kernels.mixed_mm.problems import MixedProblem
 from nojit.kernels.mm_plus_mm.problems import PairProblem
 from nojit.kernels.pointwise.problems import PointwiseProblem
-from nojit.kernels.problem import recorded, spread
+from nojit.kernels.problem import requested, spread
 from nojit.kernels.scaled_mm import reference as scaled_reference
 from nojit.kernels.scaled_mm.problems import ScaledProblem
 
@@ -339,12 +339,18 @@ def test_pairs_with_a_function_in_between(kernel, dtype):
     check(B2bProblem((300, 32, 64, 48), kernel, dtype), write)
 
 
-def test_a_recording_wants_one_launch():
+def test_one_launch_or_that_of_a_kernel_is_requested():
     x = torch.ones(1, 1, 16, 16)
     layout = SparseShape("some", 1, 1, 1, 1, 16, "dense", 0).layout()
     with pytest.raises(ValueError, match="expected one launch, got 0"):
-        recorded(lambda: None)
+        requested(lambda: None)
     with pytest.raises(ValueError, match="expected one launch, got 2"):
-        recorded(lambda: (block_sparse_softmax(x, layout), softmax_bwd(x, x, 1.0, layout)))
+        requested(lambda: (block_sparse_softmax(x, layout), softmax_bwd(x, x, 1.0, layout)))
+    launch, _ = requested(
+        lambda: (block_sparse_softmax(x, layout), softmax_bwd(x, x, 1.0, layout)), "block_sparse_softmax_bwd"
+    )
+    assert launch.kernel == "block_sparse_softmax_bwd"
+    with pytest.raises(ValueError, match="expected a launch of gelu, got 0"):
+        requested(lambda: softmax_bwd(x, x, 1.0, layout), "gelu")
     with pytest.raises(TypeError, match="launched with its own grid"):
-        recorded(lambda: library.get("gelu")[1,](x))
+        requested(lambda: library.get("gelu")[1,](x))

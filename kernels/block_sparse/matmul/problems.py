@@ -13,7 +13,7 @@ from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.matmul import launch_sm90
 from nojit.kernels.block_sparse.matmul.launch import launch_dsd, launch_merge, launch_sdd, strips_of
 from nojit.kernels.block_sparse.packing import Cuts
-from nojit.kernels.problem import Roles, Work, draws, generator, recorded, rounding
+from nojit.kernels.problem import Roles, Work, draws, generator, requested, rounding
 from torch import Tensor
 
 __all__ = ["BARS", "ROLES", "MatmulProblem", "Pattern", "SparseShape", "problems"]
@@ -145,9 +145,9 @@ class MatmulProblem:
         tables = strips, columns, blocks
         if self._mapped:
             maps = cast("launch_sm90.SddMaps", launch_sm90.describe_sdd(a, b.mT, out))
-            launch, _ = recorded(lambda: launch_sm90.launch_sdd(maps, a.shape, tables, sizes))
+            launch, _ = requested(lambda: launch_sm90.launch_sdd(maps, a.shape, tables, sizes))
         else:
-            launch, _ = recorded(lambda: launch_sdd(a, b.mT, out, tables, sizes))
+            launch, _ = requested(lambda: launch_sdd(a, b.mT, out, tables, sizes))
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(a[:1, :1].float(), b[:1, :1].float(), first, "sdd", trans_b=True)
         moved = (a.numel() + b.numel() + out.numel()) * a.itemsize
@@ -163,9 +163,9 @@ class MatmulProblem:
         partial = cuts.allocate(d)
         if self._mapped:
             maps = cast("launch_sm90.DsdMaps", launch_sm90.describe_dsd(s, d, out, is_transposed=False))
-            launch, _ = recorded(lambda: launch_sm90.launch_dsd(maps, out.shape, partial, strips, cuts, one.block))
+            launch, _ = requested(lambda: launch_sm90.launch_dsd(maps, out.shape, partial, strips, cuts, one.block))
         else:
-            launch, _ = recorded(lambda: launch_dsd(s, d, out, partial, strips, cuts, one.block, is_transposed=False))
+            launch, _ = requested(lambda: launch_dsd(s, d, out, partial, strips, cuts, one.block, is_transposed=False))
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(s[:1, : first.nnz].float(), d[:1, :1].float(), first, "dsd")
         # a split strip goes to the partial results, not to the result
@@ -181,7 +181,7 @@ class MatmulProblem:
         )
         strips, cuts = self._strips(layout, out)
         height, partial = cuts.height, cuts.allocate(out).normal_(generator=source)
-        launch, _ = recorded(lambda: launch_merge(partial, out, strips[3], cuts))
+        launch, _ = requested(lambda: launch_merge(partial, out, strips[3], cuts))
         _, begin, end = strips[3][0].tolist()
         panels = partial.view(*partial.shape[:2], -1, height, 64)[0, begin:end].sum(0)
         exact = panels.transpose(0, 1).reshape(height, -1)[None, None, :, : self.free]
