@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.attention import expected
+from nojit.kernels.attention import problem_results
 from nojit.kernels.attention.outputs import allocate_output
-from nojit.kernels.attention.shapes import PROBLEMS, AttentionShape, drawn, drawn_wide
+from nojit.kernels.attention.problem_shapes import PROBLEMS, AttentionShape, drawn, drawn_wide
 from nojit.kernels.flash_attention import launch_sm90_bwd as over_maps
 from nojit.kernels.flash_attention.launch import (
     launch_over_maps,
@@ -118,11 +118,11 @@ class AttentionProblem(_AttentionCall):
         parts = [
             part
             for batch, head in ((0, 0), (-1, one.heads - 1))
-            for part in expected.output_parts(
+            for part in problem_results.output_parts(
                 (q[batch, head], k[batch, head // group], v[batch, head // group]), out[batch, head], one
             )
         ]
-        return expected.work(launch, parts, (q, k, v, out), one.flops)
+        return problem_results.work(launch, parts, (q, k, v, out), one.flops)
 
     def _launch(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> None:
         """Launch this problem's kernel, even where the operator would choose another one."""
@@ -144,30 +144,30 @@ class GradientProblem(_AttentionCall):
             return self._prepare_delta(device)
         one = self.problem
         q, k, v, dout = self._operands(device)
-        sums = expected.RowSums.guessed(one, device)
+        sums = problem_results.RowSums.guessed(one, device)
         written = tuple(map(torch.empty_like, (q, k, v)))
         parts = [
             part
             for batch, head in ((0, 0), (-1, one.kv_heads - 1))
-            for part in expected.gradient_parts((q, k, v, dout), written, sums, (batch, head), one)
+            for part in problem_results.gradient_parts((q, k, v, dout), written, sums, (batch, head), one)
         ]
         scale, mask, (dq, dk, dv) = one.head_dim**-0.5, one.mask, written
         given = (q, k, v, dout, sums.lse, sums.delta)
         if self.kernel == "flash_attention_bwd_dq":
             launch, _ = requested(lambda: launch_dq_over_pointers(*given, dq, scale, mask))
             parts = [part for part in parts if part.gradient == 0]
-            return expected.work(launch, parts, (*given, dq), 3 * one.flops // 2)
+            return problem_results.work(launch, parts, (*given, dq), 3 * one.flops // 2)
         launch, _ = requested(lambda: launch_dkdv_over_pointers(*given, dk, dv, scale, mask))
         parts = [part for part in parts if part.gradient > 0]
-        return expected.work(launch, parts, (*given, dk, dv), 2 * one.flops)
+        return problem_results.work(launch, parts, (*given, dk, dv), 2 * one.flops)
 
     def _prepare_delta(self, device: str) -> Work:
         out, dout = (self._operands(device)[-1].roll(shift, 2) for shift in (0, 1))
         delta = torch.empty(out.shape[:3], device=device)
         launch, _ = requested(lambda: launch_delta(out, dout, delta, None, delta))
         exact = (out.float() * dout.float()).sum(-1)
-        part = expected.Part(delta, exact, rounding(exact, torch.float32))
-        return expected.work(launch, [part], (out, dout, delta), 2 * out.numel())
+        part = problem_results.Part(delta, exact, rounding(exact, torch.float32))
+        return problem_results.work(launch, [part], (out, dout, delta), 2 * out.numel())
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,24 +194,24 @@ class MappedGradientProblem(_AttentionCall):
         launch, _ = requested(lambda: over_maps.launch_prepare(maps, out, lse, None, room))
         written = room.statistics[..., : self.problem.q_len]
         exact = torch.stack([lse / math.log(2), (out.float() * dout.float()).sum(-1)])
-        part = expected.Part(written, exact, rounding(exact, torch.float32))
-        return expected.work(launch, [part], (out, dout, lse, written), 2 * out.numel())
+        part = problem_results.Part(written, exact, rounding(exact, torch.float32))
+        return problem_results.work(launch, [part], (out, dout, lse, written), 2 * out.numel())
 
     def _prepare_finish(self, maps: GradientMaps, room: Workspace, dq: Tensor) -> Work:
         room.sums.copy_(maps.q.base)
         lse = room.sums[..., 0].contiguous()
         launch, _ = requested(lambda: over_maps.launch_finish(maps, room, lse, dq, 0.5))
-        part = expected.Part(dq, room.sums * 0.5, rounding(room.sums * 0.5, dq.dtype))
-        return expected.work(launch, [part], (room.sums, dq), dq.numel())
+        part = problem_results.Part(dq, room.sums * 0.5, rounding(room.sums * 0.5, dq.dtype))
+        return problem_results.work(launch, [part], (room.sums, dq), dq.numel())
 
     def _prepare_gradients(self, maps: GradientMaps, room: Workspace) -> Work:
         one = self.problem
         q, k, v, dout, dk, dv = (each.base for each in maps)
-        sums = expected.RowSums.guessed(one, str(q.device))
+        sums = problem_results.RowSums.guessed(one, str(q.device))
         parts = [
             part
             for batch, head in ((0, 0), (-1, one.kv_heads - 1))
-            for part in expected.gradient_parts((q, k, v, dout), (q, dk, dv), sums, (batch, head), one)
+            for part in problem_results.gradient_parts((q, k, v, dout), (q, dk, dv), sums, (batch, head), one)
             if part.gradient > 0
         ]
         for statistic, past_the_end, rows in zip(
@@ -219,7 +219,7 @@ class MappedGradientProblem(_AttentionCall):
         ):
             statistic.fill_(past_the_end)[..., : one.q_len] = rows
         launch, _ = requested(lambda: over_maps.launch_gradients_over_maps(maps, room, one.head_dim**-0.5, one.mask))
-        return expected.work(launch, parts, (q, k, v, dout, dk, dv, room.sums), 5 * one.flops // 2)
+        return problem_results.work(launch, parts, (q, k, v, dout, dk, dv, room.sums), 5 * one.flops // 2)
 
 
 def problems(use: str) -> tuple[TuningProblem, ...]:

@@ -11,8 +11,8 @@ from random import Random
 from typing import Final
 
 import torch
-from nojit.kernels.attention.expected import Part, work
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums
+from nojit.kernels.attention.problem_results import Part, work
 from nojit.kernels.block_mask.evaluation import MaskMod
 from nojit.kernels.block_mask.masks import create_block_mask, tables_of
 from nojit.kernels.block_mask.patterns import Causal, Documents, Prefix, Window

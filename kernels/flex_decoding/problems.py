@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 import torch
-from nojit.kernels.attention.expected import Part, work
+from nojit.kernels.attention.problem_results import Part, work
 from nojit.kernels.block_mask.evaluation import MaskMod
 from nojit.kernels.block_mask.masks import create_block_mask, tables_of
 from nojit.kernels.flex_decoding.checks import Sizes

@@ -1,4 +1,4 @@
-"""Expected results of attention kernels: one head at a time in plain torch, with the allowed error.
+"""Expected results of problems of attention: one head at a time in plain torch, with the allowed error.
 
 Rows are compared with the expected ones in groups, because under a causal mask later rows average more values and are
 smaller. The allowed error is a multiple of the error of torch's own operators in the same precision, plus one unit in
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.attention.shapes import AttentionShape
+from nojit.kernels.attention.problem_shapes import AttentionShape
 from nojit.kernels.problem import RequestedLaunch, Work, rounding
 from torch import Tensor
 
