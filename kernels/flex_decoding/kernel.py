@@ -8,18 +8,15 @@ masks stored as lists of blocks with bitmaps. `nojit.kernels.block_mask.tables` 
 import triton
 import triton.language as tl
 from nojit.kernels.attention.kernel_tiles import LN_2, LOG2_E, weigh
+from nojit.kernels.flex_decoding.kernel_pages import load_rows, load_some_rows, pages_of, rows_of
 from nojit.kernels.flex_decoding.kernel_tiles import (
     WORD,
     band_at,
     length_of,
     load_queries,
-    load_rows,
-    load_some_rows,
     modify,
-    pages_of,
     part_of,
     place_program,
-    rows_of,
     store_results,
 )
 from nojit.kernels.kernel_functions import let_next_start, wait_for_last

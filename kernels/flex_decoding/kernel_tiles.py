@@ -1,11 +1,8 @@
-"""Device functions that the decoding kernels share: assignment of work, rows of keys, and stores.
+"""Device functions that the decoding kernels share: assignment of work, and stores.
 
 A program owns a *tile*, up to `BLOCK_M` rows of queries that read the same head of keys and values, and one *split*, a
 part of the keys that they see. Rows are packed: row r of a group of `pack` heads is query ``r // pack`` of head ``r %
 pack``, so that keys and values are read once for all of these heads.
-
-Keys may lie in pages: key n is row ``n % size`` of page ``table[n // size]``, where the page size is a power of two.
-Table entries are loaded one step ahead, so that copies of keys do not wait for the table.
 """
 
 import triton
@@ -56,42 +53,6 @@ def load_queries(q_ptr, heads, queries, inside, stride_qh, stride_qm, head_dim, 
     cols = tl.arange(0, BLOCK_D)
     ptrs = q_ptr + (heads.to(tl.int64) * stride_qh + queries.to(tl.int64) * stride_qm)[:, None] + cols[None, :]
     return tl.load(ptrs, mask=inside[:, None] & (cols < head_dim)[None, :], other=0.0)
-
-
-@triton.jit
-def pages_of(keys, there, table_ptr, page_bits, index_b, PAGED: tl.constexpr):
-    """Return the page that holds each key marked by `there`; without pages, return the batch, which indexes keys instead."""
-    if PAGED:
-        return tl.load(table_ptr + (keys >> page_bits), mask=there, other=0)
-    else:  # noqa: RET505 - Triton compiles only the branch taken
-        return index_b
-
-
-@triton.jit
-def rows_of(base_ptr, first, lanes, pages, page_bits, stride_page, stride_row, PAGED: tl.constexpr):
-    """Return pointers to rows of keys or values: rows `first` + `lanes`.
-
-    Without pages only the base changes from step to step, so that little is recomputed.
-    """
-    if PAGED:
-        inner = (first + lanes) & ((1 << page_bits) - 1)
-        return base_ptr + (pages.to(tl.int64) * stride_page + inner.to(tl.int64) * stride_row)
-    else:  # noqa: RET505 - Triton compiles only the branch taken
-        return base_ptr + (pages * stride_page + first.to(tl.int64) * stride_row) + lanes.to(tl.int64) * stride_row
-
-
-@triton.jit
-def load_rows(row_ptrs, width, BLOCK: tl.constexpr):
-    """Load rows that all exist; columns past `width` read as 0, so that NaN in padding has no effect."""
-    cols = tl.arange(0, BLOCK)
-    return tl.load(row_ptrs[:, None] + cols[None, :], mask=(cols < width)[None, :], other=0.0)
-
-
-@triton.jit
-def load_some_rows(row_ptrs, there, width, BLOCK: tl.constexpr):
-    """Load the rows marked by `there`; other rows, and columns past `width`, read as 0."""
-    cols = tl.arange(0, BLOCK)
-    return tl.load(row_ptrs[:, None] + cols[None, :], mask=there[:, None] & (cols < width)[None, :], other=0.0)
 
 
 @triton.jit
