@@ -67,7 +67,9 @@ CONFIG = {
 # for which the scheduler is watched while its workers wait
 IDLE_S = 5.0
 # of a closure, uncompressed: the median of `manifests/`
-CLOSURE = {"definitions": [{"text": (ROOT / "kernels/pointwise/kernel.py").read_text(encoding="utf-8")[:10_000]}]}
+CLOSURE = {
+    "definitions": [{"text": (ROOT / "kernels/pointwise/kernel_generated.py").read_text(encoding="utf-8")[:10_000]}]
+}
 TOOLS = (("simulation", "1"),)
 NOJIT = "simulation"
 

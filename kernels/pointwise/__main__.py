@@ -41,9 +41,9 @@ def generate_own() -> dict[Path, str]:
     specs = _HERE / "operators.toml"
     file = read_specs(specs)
     origin = f"kernels/pointwise/{specs.name}"
-    manifest = write_manifest(file, "nojit.kernels.pointwise.kernel", origin)
+    manifest = write_manifest(file, "nojit.kernels.pointwise.kernel_generated", origin)
     return {
-        _HERE / "kernel.py": write_source(file.operators, origin),
+        _HERE / "kernel_generated.py": write_source(file.operators, origin),
         _CHECKOUT / "manifests/pointwise.toml": manifest,
     }
 

@@ -721,7 +721,7 @@ def test_numbers_get_the_types_and_hints_that_variants_have(make: Make, tensor: 
 def test_numbers_are_typed_as_variants_type_them() -> None:
     """Triton alone would make an i64 an i32, and an int of 1 a constant."""
     pytest.importorskip("triton")
-    from nojit.kernels.pointwise.kernel import vector_add_fwd_kernel
+    from nojit.kernels.pointwise.kernel_generated import vector_add_fwd_kernel
     from nojit.runtime.fallback.jit_call import _typed
 
     typed = _typed(vector_add_fwd_kernel, (("n", "i64"),), frozenset({"n"}))

@@ -96,7 +96,9 @@ def variant_of(arch: str = "sm_90", **fields: Any) -> Variant:
 
 class TestDescribe:
     def test_a_function_of_a_module(self):
-        source = describe(SourcePlace("nojit.kernels.pointwise.kernel:vector_add_fwd_kernel", Path("/nowhere"), "here"))
+        source = describe(
+            SourcePlace("nojit.kernels.pointwise.kernel_generated:vector_add_fwd_kernel", Path("/nowhere"), "here")
+        )
         assert source.name == "vector_add_fwd_kernel"
         assert source.params == (
             *(Param(name, constexpr=False) for name in ("input_ptr", "other_ptr", "out_ptr", "n")),
@@ -158,7 +160,7 @@ class TestDescribe:
             ("source.py:zebra", "expected a function of source.py, got 'zebra' - at demo.toml kernel k"),
             ("source.py:SCALE", "expected a @triton.jit function, got constexpr source.py:SCALE - at demo.toml kernel k"),
             ("source.py:triton", "expected a @triton.jit function, got module source.py:triton"),
-            ("nojit.kernels.pointwise.kernel:vector_ad_fwd_kernel", "did you mean 'vector_add_fwd_kernel'?"),
+            ("nojit.kernels.pointwise.kernel_generated:vector_ad_fwd_kernel", "did you mean 'vector_add_fwd_kernel'?"),
         ],
     )  # fmt: skip
     def test_what_cannot_be_found(self, place, spelling, message):
