@@ -53,7 +53,7 @@ def measure(  # noqa: PLR0917 - all fields of a row
 
 
 def bmm_row(shape: object, rounds: int, compile_too: bool) -> Row:
-    """Measure one shape of `nojit.kernels.gemm.shapes`."""
+    """Measure one shape of `nojit.kernels.products.problem_shapes`."""
     from nojit.kernels.bmm import bmm, mm
 
     one = shape
@@ -85,8 +85,8 @@ def pair_row(shape: object, more: int, rounds: int, compile_too: bool) -> Row:
 
 def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[Row]:
     """Measure the shapes of the requested families, one after the other."""
-    from nojit.kernels.gemm.shapes import BARS
     from nojit.kernels.mm_plus_mm.problems import BARS as PAIRS
+    from nojit.kernels.products.problem_shapes import BARS
 
     if "bmm" in only:
         for shape in BARS:

@@ -119,7 +119,7 @@ def contenders(shape: Shape, given: Sequence[Tensor]) -> dict[str, Callable[[], 
 
 def exact(given: Sequence[Tensor], rows: slice, place: int) -> Tensor:
     """Return the product of some rows of one group in fp32."""
-    from nojit.kernels.gemm.fp8 import spread
+    from nojit.kernels.products.fp8 import spread
 
     a, b, *scales, _ = given
     left, right = a[rows].float(), b[place].float()

@@ -59,7 +59,7 @@ def size(draw: Random, least: int, most: int, step: int = 1) -> int:
 
 def mm(rows: tuple[int, int], draw: Random, rounds: int) -> Row:
     """Measure a bf16 product whose number of rows lies between two."""
-    from nojit.kernels.gemm.shapes import Shape
+    from nojit.kernels.products.problem_shapes import Shape
 
     m, n, k = size(draw, *rows), size(draw, 256, 16384, 8), size(draw, 256, 16384, 8)
     columns = draw.random() < 0.5
@@ -69,7 +69,7 @@ def mm(rows: tuple[int, int], draw: Random, rounds: int) -> Row:
 
 def bmm(draw: Random, rounds: int) -> Row:
     """Measure a batch of bf16 products."""
-    from nojit.kernels.gemm.shapes import Shape
+    from nojit.kernels.products.problem_shapes import Shape
 
     batch = size(draw, 2, 256)
     m, n, k = (size(draw, 32, 2048 if batch < 32 else 512, 8) for _ in range(3))
@@ -78,7 +78,7 @@ def bmm(draw: Random, rounds: int) -> Row:
 
 def pair(draw: Random, rounds: int) -> Row:
     """Measure a sum of two bf16 products."""
-    from nojit.kernels.gemm.shapes import Shape
+    from nojit.kernels.products.problem_shapes import Shape
 
     m, n, k = size(draw, 1, 8192), size(draw, 256, 8192, 8), size(draw, 256, 8192, 8)
     more = size(draw, 16, 4096, 8)

@@ -12,7 +12,7 @@ from typing import Final
 
 import torch
 from nojit.kernels.calls.arguments import check_choice, refuse_type, refuse_value
-from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
+from nojit.kernels.products.activations import ACTIVATIONS, FUNCTIONS
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 

@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import activate, multiply, place_tile, spread
+from nojit.kernels.products.kernel_tiles import activate, multiply, place_tile, spread
 
 
 @triton.jit

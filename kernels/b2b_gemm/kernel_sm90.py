@@ -12,7 +12,7 @@ of b in the same order. `_keep` also permutes the columns of c, so that each thr
 of the result.
 """
 
-from nojit.kernels.gemm.kernel_tiles import activate, bits
+from nojit.kernels.products.kernel_tiles import activate, bits
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, warpgroup_mma, warpgroup_mma_wait

@@ -14,7 +14,7 @@ from nojit.kernels.b2b_gemm.functions import reference_of, rounded
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, is_unaligned, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
-from nojit.kernels.gemm.matrices import Layout, layout_of, mapped, transposed
+from nojit.kernels.products.matrices import Layout, layout_of, mapped, transposed
 from torch import Tensor
 
 __all__ = ["WIDEST", "Operands", "Prepared", "Words", "chosen", "prepare"]

@@ -24,7 +24,7 @@ from nojit.kernels.calls.arguments import (
 from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
-from nojit.kernels.gemm.checks import check_out
+from nojit.kernels.products.checks import check_out
 from torch import Tensor
 
 __all__ = ["b2b_gemm"]

@@ -2,8 +2,8 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import apply_epilogue, multiply, place_piece, spread
 from nojit.kernels.kernel_functions import wait_for_last
+from nojit.kernels.products.kernel_tiles import apply_epilogue, multiply, place_piece, spread
 
 
 @triton.jit

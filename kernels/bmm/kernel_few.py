@@ -6,7 +6,7 @@ multiples of 16 bytes, and k_len is a multiple of `VECTOR`.
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import apply_epilogue, spread
+from nojit.kernels.products.kernel_tiles import apply_epilogue, spread
 
 VECTOR = tl.constexpr(8)
 """16-bit elements of a vector."""

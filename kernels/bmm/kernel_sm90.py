@@ -1,6 +1,7 @@
-"""Gluon kernel of batched matrix products for sm_90, with TMA; `nojit.kernels.gemm.kernel_sm90` describes the pipeline."""
+"""Gluon kernel of batched matrix products for sm_90, with TMA; `nojit.kernels.products.kernel_sm90` describes the pipeline."""
 
-from nojit.kernels.gemm.kernel_sm90 import (
+from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90 import (
     DEPTH,
     OWNED,
     allocate,
@@ -12,8 +13,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     produce,
     store_rows,
 )
-from nojit.kernels.gemm.kernel_sm90_tiles import finish
-from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90_tiles import finish
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma

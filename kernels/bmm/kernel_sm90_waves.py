@@ -1,6 +1,8 @@
-"""Kernels of batched matrix products for sm_90 that divide the last wave of tiles along K; see `nojit.kernels.gemm.kernel_waves`."""
+"""Kernels of batched matrix products for sm_90 that divide the last wave of tiles along K; see `nojit.kernels.bmm.kernel_wave_shares`."""
 
-from nojit.kernels.gemm.kernel_sm90 import (
+from nojit.kernels.bmm.kernel_wave_shares import WIDTH, range_of, waves_of, workers_of
+from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90 import (
     DEPTH,
     OWNED,
     allocate,
@@ -10,10 +12,8 @@ from nojit.kernels.gemm.kernel_sm90 import (
     operands_of,
     store_rows,
 )
-from nojit.kernels.gemm.kernel_sm90_tiles import finish, halves_of
-from nojit.kernels.gemm.kernel_tiles import place_piece
-from nojit.kernels.gemm.kernel_waves import WIDTH, range_of, waves_of, workers_of
-from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90_tiles import finish, halves_of
+from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
@@ -134,7 +134,7 @@ def bmm_waves_sm90_kernel(
     """Write the tiles of whole waves of `bmm_sm90_kernel`'s result, and sums of the tiles that remain, for `bmm_waves_merge_kernel`.
 
     `sums_ptr` points to slots of fp32 sums, one slot for each program and one for each tile that remains, in the order that
-    `nojit.kernels.gemm.kernel_waves` describes. The other params are those of `bmm_sm90_kernel`. BLOCK_M is
+    `nojit.kernels.bmm.kernel_wave_shares` describes. The other params are those of `bmm_sm90_kernel`. BLOCK_M is
     128. The sum of all steps of K of the tiles that remain must be below 2^31.
 
     `programs`: number of programs, which the manifest's grid reads: all must run `bmm_waves_merge_kernel`'s schedule.

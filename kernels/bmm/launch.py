@@ -10,18 +10,18 @@ from typing import Any
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.bmm.cost import Plan, plan_of
+from nojit.kernels.bmm.few_rows import Few, few_of
 from nojit.kernels.bmm.launch_padded import Padded
 from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.bmm.product import Product
+from nojit.kernels.bmm.shared_wave import aligned, sums_shape
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
-from nojit.kernels.gemm.checks import result_dtype
-from nojit.kernels.gemm.cost import Plan, plan_of
-from nojit.kernels.gemm.few import Few, few_of
-from nojit.kernels.gemm.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
-from nojit.kernels.gemm.splits import TILE, copied_rows, padded_width, splits_of
-from nojit.kernels.gemm.waves import aligned, sums_shape
+from nojit.kernels.products.checks import result_dtype
+from nojit.kernels.products.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
+from nojit.kernels.products.splits import TILE, copied_rows, padded_width, splits_of
 from torch import Tensor
 
 __all__ = ["Prepared", "prepare"]

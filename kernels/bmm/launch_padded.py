@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nojit.kernels.bmm.product import Product
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.gemm.matrices import Mapped
+from nojit.kernels.products.matrices import Mapped
 from torch import Tensor
 
 __all__ = ["Padded"]

@@ -37,9 +37,9 @@ from nojit.kernels.calls.torch_state import (
     switch_of,
     written,
 )
-from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
-from nojit.kernels.gemm.checks import check_out, check_out_dtype, result_dtype
-from nojit.kernels.gemm.matrices import BATCHED
+from nojit.kernels.products.activations import ACTIVATIONS, FUNCTIONS
+from nojit.kernels.products.checks import check_out, check_out_dtype, result_dtype
+from nojit.kernels.products.matrices import BATCHED
 from torch import Tensor
 
 __all__ = ["baddbmm", "bmm", "mm"]

@@ -1,4 +1,4 @@
-"""Matrix products to tune and measure: launches of each kernel for the shapes of `nojit.kernels.gemm.shapes`."""
+"""Matrix products to tune and measure: launches of each kernel for the shapes of `nojit.kernels.products.problem_shapes`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Final
 import torch
 from nojit.kernels.bmm.launch import prepare
 from nojit.kernels.calls.tensor_maps import OTHERS
-from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
-from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.problem import (
     NAMED,
     RequestedLaunch,
@@ -23,6 +21,8 @@ from nojit.kernels.problem import (
     requested,
     rounding,
 )
+from nojit.kernels.products.problem_shapes import BARS, TUNED, Shape, draw_shape
+from nojit.kernels.products.splits import splits_of
 from torch import Tensor
 
 __all__ = ["ROLES", "GemmProblem", "problems"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from nojit.kernels.gemm.activations import FUNCTIONS
+from nojit.kernels.products.activations import FUNCTIONS
 from torch import Tensor
 
 __all__ = ["baddbmm", "bmm", "mm"]

@@ -8,7 +8,7 @@ and the length of each sum, must be less than 2^31.
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import add_product, place_piece
+from nojit.kernels.products.kernel_tiles import add_product, place_piece
 
 
 @triton.jit

@@ -9,7 +9,7 @@ multiple of 8, and the weight in the same order.
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import place_piece
+from nojit.kernels.products.kernel_tiles import place_piece
 
 OUTSIDE = tl.constexpr(-(1 << 30))
 """A coordinate that stays outside of every image when another of these, or the reach of a weight, is added."""

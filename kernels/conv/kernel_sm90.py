@@ -1,7 +1,7 @@
 """Gluon kernel of convolutions for sm_90, with TMA: each tap of the weight is a product with a shifted box of the input.
 
 A *tap* is a position in the weight. A *box* is 64 positions that one TMA copy takes; `kernel_sm90_boxes` describes
-boxes. The pipeline is that of `nojit.kernels.gemm.kernel_sm90`: persistent programs, one warp that copies, and
+boxes. The pipeline is that of `nojit.kernels.products.kernel_sm90`: persistent programs, one warp that copies, and
 consumers of four warps. Each consumer computes one box of the result, for all columns (channels) of a tile.
 """
 
@@ -15,11 +15,11 @@ from nojit.kernels.conv.kernel_sm90_boxes import (
     successor,
     tap_at,
 )
-from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
-from nojit.kernels.gemm.kernel_sm90_tiles import finish
-from nojit.kernels.gemm.kernel_tiles import place_piece
 from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in
+from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, multiply_steps
+from nojit.kernels.products.kernel_sm90_tiles import finish
+from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma

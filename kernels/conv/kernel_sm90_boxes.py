@@ -6,10 +6,10 @@ by 4 of each of 4 images. TMA reads zeros outside the input, which is the paddin
 outside the result. The input's descriptor has the convolution's stride as its element stride.
 """
 
-from nojit.kernels.gemm.kernel_sm90 import lanes_of
-from nojit.kernels.gemm.kernel_sm90_tiles import halves_of, reinterpret
 from nojit.kernels.kernel_functions import divide
 from nojit.kernels.kernel_sm90_copies import copy_out
+from nojit.kernels.products.kernel_sm90 import lanes_of
+from nojit.kernels.products.kernel_sm90_tiles import halves_of, reinterpret
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma

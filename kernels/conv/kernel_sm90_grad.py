@@ -1,7 +1,7 @@
 """Gluon kernel for sm_90 of the gradient of a convolution by its weight, with TMA; the sum runs over positions.
 
 A *box* is 64 positions that one TMA copy takes, a *tap* a position in the weight; see `kernel_sm90_boxes`. The pipeline
-is that of `nojit.kernels.gemm.kernel_sm90`. Each step of a product sums over one box. A tile's columns are panels of 64
+is that of `nojit.kernels.products.kernel_sm90`. Each step of a product sums over one box. A tile's columns are panels of 64
 input channels at one tap each. A consumer computes 64 output channels.
 """
 
@@ -15,11 +15,11 @@ from nojit.kernels.conv.kernel_sm90_boxes import (
     position_of,
     tap_at,
 )
-from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for, multiply_steps
-from nojit.kernels.gemm.kernel_sm90_tiles import finish, halves_of
-from nojit.kernels.gemm.kernel_tiles import place_piece
 from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, multiply_steps
+from nojit.kernels.products.kernel_sm90_tiles import finish, halves_of
+from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma

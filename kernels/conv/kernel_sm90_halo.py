@@ -8,10 +8,10 @@ the weights of all steps fit into shared memory, each program copies them once.
 """
 
 from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, add_bias, box5
-from nojit.kernels.gemm.kernel_sm90 import allocate, barriers_for
-from nojit.kernels.gemm.kernel_sm90_tiles import accumulate, finish, halves_of
 from nojit.kernels.kernel_functions import divide
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.products.kernel_sm90 import allocate, barriers_for
+from nojit.kernels.products.kernel_sm90_tiles import accumulate, finish, halves_of
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (

@@ -14,7 +14,7 @@ from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of, tiles_of, unused
 from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
 from nojit.kernels.conv.sweeps import PADDED_DIM
-from nojit.kernels.gemm.splits import padded_width
+from nojit.kernels.products.splits import padded_width
 from torch import Tensor, float32
 
 __all__ = ["is_few", "is_uneven", "launch_few"]

@@ -16,7 +16,7 @@ from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
-from nojit.kernels.gemm.splits import padded_width
+from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
 __all__ = [

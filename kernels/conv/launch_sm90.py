@@ -19,7 +19,7 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, ta
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of
 from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
-from nojit.kernels.gemm.splits import padded_width
+from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
 __all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad", "strips_of"]

@@ -14,7 +14,7 @@ from nojit.kernels.calls.arguments import (
     ranges_meet,
     refuse_value,
 )
-from nojit.kernels.gemm.groups import MATRIX, check_offs, cuts_depth
+from nojit.kernels.products.groups import MATRIX, check_offs, cuts_depth
 from torch import Tensor
 
 __all__ = ["check_apart_from", "check_operands", "check_out", "shape_of"]

@@ -2,8 +2,8 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_groups import first_cursor, next_cursor, place_in, range_of
-from nojit.kernels.gemm.kernel_tiles import multiply, place_piece, spread
+from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in, range_of
+from nojit.kernels.products.kernel_tiles import multiply, place_piece, spread
 
 
 @triton.jit

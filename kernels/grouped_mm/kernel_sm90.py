@@ -1,10 +1,11 @@
 """Gluon kernel of grouped products for sm_90, with TMA.
 
-`nojit.kernels.gemm.kernel_sm90` describes the pipeline, `nojit.kernels.gemm.kernel_sm90_groups` the tiles of groups.
+`nojit.kernels.products.kernel_sm90` describes the pipeline, `nojit.kernels.products.kernel_sm90_groups` the tiles of groups.
 """
 
-from nojit.kernels.gemm.kernel_groups import first_cursor, next_cursor, place_in
-from nojit.kernels.gemm.kernel_sm90 import (
+from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in
+from nojit.kernels.products.kernel_sm90 import (
     DEPTH,
     OWNED,
     allocate,
@@ -12,9 +13,8 @@ from nojit.kernels.gemm.kernel_sm90 import (
     multiply_steps,
     operands_of,
 )
-from nojit.kernels.gemm.kernel_sm90_groups import produce, store_tile
-from nojit.kernels.gemm.kernel_sm90_tiles import discard, finish
-from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90_groups import produce, store_tile
+from nojit.kernels.products.kernel_sm90_tiles import discard, finish
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma

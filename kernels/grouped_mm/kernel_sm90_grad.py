@@ -1,11 +1,12 @@
 """Gluon kernel of grouped products whose K is cut, for sm_90, with TMA: gradients of the groups' matrices.
 
-`nojit.kernels.gemm.kernel_sm90` describes the pipeline. The last step of a group may reach past the group's end in K:
+`nojit.kernels.products.kernel_sm90` describes the pipeline. The last step of a group may reach past the group's end in K:
 consumers overwrite the rest of it by zeros in shared memory, since a product of other groups' values could be NaN.
 """
 
-from nojit.kernels.gemm.kernel_groups import range_of
-from nojit.kernels.gemm.kernel_sm90 import (
+from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_groups import range_of
+from nojit.kernels.products.kernel_sm90 import (
     DEPTH,
     OWNED,
     allocate,
@@ -17,8 +18,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     pieces_of,
     store_rows,
 )
-from nojit.kernels.gemm.kernel_sm90_tiles import accumulate, finish, reinterpret
-from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90_tiles import accumulate, finish, reinterpret
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma

@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, is_unaligned, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
-from nojit.kernels.gemm.groups import cuts_depth
-from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.grouped_mm.checks import shape_of
+from nojit.kernels.products.groups import cuts_depth
+from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, transposed
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "prepare"]

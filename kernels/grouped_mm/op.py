@@ -15,10 +15,10 @@ from nojit.kernels.calls.arguments import check_result, check_tensors, refuse_va
 from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, switch_of, written
-from nojit.kernels.gemm.checks import check_out_dtype
-from nojit.kernels.gemm.groups import cuts_depth
 from nojit.kernels.grouped_mm.checks import check_apart_from, check_operands, check_out, shape_of
 from nojit.kernels.grouped_mm.launch import Operands, prepare
+from nojit.kernels.products.checks import check_out_dtype
+from nojit.kernels.products.groups import cuts_depth
 from torch import Tensor
 
 __all__ = ["grouped_mm"]

@@ -6,9 +6,9 @@ does not change if columns of the result are permuted, or if both operands permu
 elements, and uses them at whichever positions tensor cores expect.
 """
 
-from nojit.kernels.gemm.kernel_tiles import bits, part_of
 from nojit.kernels.kernel_functions import divide
 from nojit.kernels.mixed_mm.kernel_unpack import as_words, halves_of_words, halves_together, parted, unpack_words
+from nojit.kernels.products.kernel_tiles import bits, part_of
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import mma_v2

@@ -1,6 +1,6 @@
 """Gluon kernel of products of many rows with 4-bit weights for sm_90, with TMA.
 
-`nojit.kernels.gemm.kernel_sm90` describes the pipeline. The kernel computes the transposed product, columns of b by
+`nojit.kernels.products.kernel_sm90` describes the pipeline. The kernel computes the transposed product, columns of b by
 rows of a, so that unpacked weights are the register operand of wgmma. Each byte is copied to shared memory once, and
 unpacked once, by the warp group (consumer) that owns its columns.
 
@@ -9,12 +9,12 @@ holds two, 8 apart, and uses two neighbouring columns for them. The producer cop
 to shared memory after its bytes, so that a consumer loads nothing from global memory.
 """
 
-from nojit.kernels.gemm.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
-from nojit.kernels.gemm.kernel_sm90_tiles import box, halves_of, reinterpret
-from nojit.kernels.gemm.kernel_tiles import place_piece
 from nojit.kernels.kernel_functions import divide_by, opaque, reciprocal
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.mixed_mm.kernel_unpack import unpack_shorts
+from nojit.kernels.products.kernel_sm90 import DEPTH, OWNED, allocate, barriers_for
+from nojit.kernels.products.kernel_sm90_tiles import box, halves_of, reinterpret
+from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (

@@ -15,9 +15,9 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
-from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, stored
-from nojit.kernels.gemm.splits import padded_width, splits_of
 from nojit.kernels.mixed_mm.checks import Operands
+from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, stored
+from nojit.kernels.products.splits import padded_width, splits_of
 from torch import Tensor
 
 __all__ = ["FEW", "Prepared", "Runs", "mapped_parts", "parts_of", "prepare"]

@@ -13,10 +13,10 @@ from nojit.kernels.calls.arguments import check_apart, check_int, check_result, 
 from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define, dense
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, written
-from nojit.kernels.gemm.checks import check_out
 from nojit.kernels.mixed_mm.checks import Operands, check_operands
 from nojit.kernels.mixed_mm.launch import prepare
 from nojit.kernels.mixed_mm.reference import unpack
+from nojit.kernels.products.checks import check_out
 from torch import Tensor
 
 __all__ = ["uint4x2_mixed_mm"]

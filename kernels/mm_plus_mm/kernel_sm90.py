@@ -1,10 +1,11 @@
-"""Gluon kernel of ``a @ b + c @ d`` for sm_90, with TMA; `nojit.kernels.gemm.kernel_sm90` describes the pipeline.
+"""Gluon kernel of ``a @ b + c @ d`` for sm_90, with TMA; `nojit.kernels.products.kernel_sm90` describes the pipeline.
 
 The steps of the second product follow those of the first through the same stages of shared memory, so that copies of
 the second run ahead during the first.
 """
 
-from nojit.kernels.gemm.kernel_sm90 import (
+from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90 import (
     DEPTH,
     OWNED,
     allocate,
@@ -15,9 +16,8 @@ from nojit.kernels.gemm.kernel_sm90 import (
     reshaped,
     store_rows,
 )
-from nojit.kernels.gemm.kernel_sm90_tiles import finish
-from nojit.kernels.gemm.kernel_tiles import place_tile
-from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90_tiles import finish
+from nojit.kernels.products.kernel_tiles import place_tile
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma

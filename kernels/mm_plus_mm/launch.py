@@ -9,7 +9,7 @@ from typing import Any
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
-from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, transposed
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "prepare"]

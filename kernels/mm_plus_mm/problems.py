@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from nojit.kernels.gemm.shapes import Shape, draw_shape
 from nojit.kernels.mm_plus_mm.launch import prepare
 from nojit.kernels.problem import Roles, Work, check_use, draws, generator, requested, rounding
+from nojit.kernels.products.problem_shapes import Shape, draw_shape
 
 __all__ = ["BARS", "ROLES", "PairProblem", "problems"]
 

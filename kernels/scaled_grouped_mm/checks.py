@@ -14,8 +14,8 @@ from nojit.kernels.calls.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.gemm.fp8 import check_order
-from nojit.kernels.gemm.groups import check_offs, cuts_depth
+from nojit.kernels.products.fp8 import check_order
+from nojit.kernels.products.groups import check_offs, cuts_depth
 from torch import Tensor
 
 __all__ = ["RESULT", "check_operands", "check_out_dtype"]

@@ -2,9 +2,9 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_groups import first_cursor, next_cursor, place_in
-from nojit.kernels.gemm.kernel_scales import add_steps
-from nojit.kernels.gemm.kernel_tiles import spread
+from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in
+from nojit.kernels.products.kernel_scales import add_steps
+from nojit.kernels.products.kernel_tiles import spread
 
 
 @triton.jit

@@ -1,14 +1,14 @@
 """Gluon kernel of grouped fp8 products for sm_90, with TMA.
 
-`nojit.kernels.gemm.kernel_sm90_groups` describes the tiles of groups, `nojit.kernels.gemm.kernel_sm90_scales` the sums.
+`nojit.kernels.products.kernel_sm90_groups` describes the tiles of groups, `nojit.kernels.products.kernel_sm90_scales` the sums.
 """
 
-from nojit.kernels.gemm.kernel_groups import first_cursor, next_cursor, place_in
-from nojit.kernels.gemm.kernel_sm90 import OWNED, allocate, barriers_for, operands_of
-from nojit.kernels.gemm.kernel_sm90_groups import of_group, produce, store_tile
-from nojit.kernels.gemm.kernel_sm90_scales import DEEP, scale_ends, sum_steps, width_of
-from nojit.kernels.gemm.kernel_sm90_tiles import discard
 from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in
+from nojit.kernels.products.kernel_sm90 import OWNED, allocate, barriers_for, operands_of
+from nojit.kernels.products.kernel_sm90_groups import of_group, produce, store_tile
+from nojit.kernels.products.kernel_sm90_scales import DEEP, scale_ends, sum_steps, width_of
+from nojit.kernels.products.kernel_sm90_tiles import discard
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma

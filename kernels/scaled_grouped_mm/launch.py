@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import torch
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, has_maps, is_unaligned, processors
-from nojit.kernels.gemm.launch_fp8 import FP8_BYTES, takes_bytes
-from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.products.launch_fp8 import FP8_BYTES, takes_bytes
+from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, transposed
 from nojit.kernels.scaled_grouped_mm.checks import RESULT
 from nojit.kernels.scaled_grouped_mm.scales import Scales, scales_of
 from torch import Tensor

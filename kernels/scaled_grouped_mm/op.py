@@ -12,7 +12,7 @@ from nojit.kernels.calls.arguments import check_flags, check_result, check_tenso
 from nojit.kernels.calls.memos import RecipeWriter, made_and_remembered, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import is_plain, written
-from nojit.kernels.gemm.fp8 import check_apart_from, check_no_gradient, check_out
+from nojit.kernels.products.fp8 import check_apart_from, check_no_gradient, check_out
 from nojit.kernels.scaled_grouped_mm.checks import RESULT, check_operands, check_out_dtype
 from nojit.kernels.scaled_grouped_mm.launch import Operands, prepare
 from nojit.kernels.scaled_grouped_mm.scales import scales_of

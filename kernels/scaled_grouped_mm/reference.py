@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from nojit.kernels.gemm.fp8 import spread
+from nojit.kernels.products.fp8 import spread
 from torch import Tensor
 
 __all__ = ["scaled_grouped_mm"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nojit.kernels.calls.arguments import check_like_device, check_strided, refuse_type, refuse_value
-from nojit.kernels.gemm.fp8 import DEEP
+from nojit.kernels.products.fp8 import DEEP
 from torch import Tensor, float32
 
 __all__ = ["Scales", "scales_of"]

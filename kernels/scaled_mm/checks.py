@@ -16,7 +16,7 @@ from nojit.kernels.calls.arguments import (
     refuse_type,
     refuse_value,
 )
-from nojit.kernels.gemm.fp8 import check_order
+from nojit.kernels.products.fp8 import check_order
 from torch import Tensor
 
 __all__ = [

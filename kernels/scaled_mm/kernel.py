@@ -2,9 +2,9 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_scales import add_steps
-from nojit.kernels.gemm.kernel_tiles import place_piece, spread
 from nojit.kernels.kernel_functions import wait_for_last
+from nojit.kernels.products.kernel_scales import add_steps
+from nojit.kernels.products.kernel_tiles import place_piece, spread
 
 
 @triton.jit

@@ -1,9 +1,10 @@
 """Gluon kernel of fp8 matrix products for sm_90, with TMA.
 
-`nojit.kernels.gemm.kernel_sm90` describes the pipeline, `nojit.kernels.gemm.kernel_sm90_scales` the sums.
+`nojit.kernels.products.kernel_sm90` describes the pipeline, `nojit.kernels.products.kernel_sm90_scales` the sums.
 """
 
-from nojit.kernels.gemm.kernel_sm90 import (
+from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90 import (
     OWNED,
     allocate,
     barriers_for,
@@ -13,7 +14,7 @@ from nojit.kernels.gemm.kernel_sm90 import (
     pieces_of,
     store_rows,
 )
-from nojit.kernels.gemm.kernel_sm90_scales import (
+from nojit.kernels.products.kernel_sm90_scales import (
     DEEP,
     WIDEST,
     has_blocks,
@@ -23,8 +24,7 @@ from nojit.kernels.gemm.kernel_sm90_scales import (
     sum_steps,
     width_of,
 )
-from nojit.kernels.gemm.kernel_sm90_tiles import halves_of
-from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.kernel_sm90_tiles import halves_of
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (

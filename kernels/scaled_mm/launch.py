@@ -10,9 +10,9 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import has_maps, is_unaligned, nothing, processors
-from nojit.kernels.gemm.launch_fp8 import FP8_BYTES, takes_bytes
-from nojit.kernels.gemm.matrices import Layout, Mapped, layout_of, mapped, stored, transposed
-from nojit.kernels.gemm.splits import copied_rows, padded_width, splits_of
+from nojit.kernels.products.launch_fp8 import FP8_BYTES, takes_bytes
+from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, stored, transposed
+from nojit.kernels.products.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""Scaled products to tune and measure: launches of each kernel for the shapes of `nojit.kernels.gemm.shapes`."""
+"""Scaled products to tune and measure: launches of each kernel for the shapes of `nojit.kernels.products.problem_shapes`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 
 import torch
 from nojit.kernels.calls.tensor_maps import OTHERS
-from nojit.kernels.gemm.fp8 import DEEP, spread
-from nojit.kernels.gemm.shapes import BARS, TUNED, Shape, draw_shape
-from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, requested, rounding
+from nojit.kernels.products.fp8 import DEEP, spread
+from nojit.kernels.products.problem_shapes import BARS, TUNED, Shape, draw_shape
+from nojit.kernels.products.splits import splits_of
 from nojit.kernels.scaled_mm.launch import Operands, prepare
 from torch import Tensor
 

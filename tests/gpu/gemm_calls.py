@@ -11,7 +11,7 @@ from unittest import mock
 
 import torch
 from nojit.kernels.bmm import baddbmm, bmm, launch, op, reference
-from nojit.kernels.gemm.cost import TILES, UNSPLIT, Plan
+from nojit.kernels.bmm.cost import TILES, UNSPLIT, Plan
 from nojit.kernels.mm_plus_mm import launch as pair_prepared
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.mm_plus_mm import op as pair_op

@@ -15,14 +15,14 @@ from torch import Tensor
 from tests.kernels.gluon_stub import Map, Pointer, load
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
-SHARED = ("kernel_functions.py", "gemm/kernel_sm90_tiles.py", "gemm/kernel_tiles.py", "gemm/kernel_sm90.py")
-SCALES = "gemm/kernel_sm90_scales.py"
-GROUPS = (SCALES, "gemm/kernel_groups.py", "gemm/kernel_sm90_groups.py")
+SHARED = ("kernel_functions.py", "products/kernel_sm90_tiles.py", "products/kernel_tiles.py", "products/kernel_sm90.py")
+SCALES = "products/kernel_sm90_scales.py"
+GROUPS = (SCALES, "products/kernel_groups.py", "products/kernel_sm90_groups.py")
 OWN = {
     "bmm_tiles_sm90": ("bmm/kernel_sm90.py",),
     "grouped_mm_sm90": (*GROUPS, "grouped_mm/kernel_sm90.py"),
     "scaled_grouped_mm_sm90": (*GROUPS, "scaled_grouped_mm/kernel_sm90.py"),
-    "grouped_mm_depth_sm90": ("gemm/kernel_groups.py", "grouped_mm/kernel_sm90_grad.py"),
+    "grouped_mm_depth_sm90": ("products/kernel_groups.py", "grouped_mm/kernel_sm90_grad.py"),
     "scaled_mm_sm90": (SCALES, "scaled_mm/kernel_sm90.py"),
 }
 """The files of kernels that have several of their own, or whose file has another name."""

@@ -9,7 +9,7 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm import CustomActivation, b2b_gemm, functions, launch, reference
-from nojit.kernels.gemm.activations import ACTIVATIONS
+from nojit.kernels.products.activations import ACTIVATIONS
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.values import FunctionRef
 from torch import Tensor

@@ -11,7 +11,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm import b2b_gemm, functions, reference
 from nojit.kernels.b2b_gemm import launch as launch_module
-from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
+from nojit.kernels.products.activations import ACTIVATIONS, FUNCTIONS
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
 
@@ -30,7 +30,7 @@ SIZES = (
     (200, 128, 64, 32),
     (65, 104, 40, 24),
 )
-FILES = ("kernel_functions.py", "gemm/kernel_tiles.py", "b2b_gemm/kernel_sm90.py")
+FILES = ("kernel_functions.py", "products/kernel_tiles.py", "b2b_gemm/kernel_sm90.py")
 config = {"AHEAD": True}
 asked: list[str] = []
 

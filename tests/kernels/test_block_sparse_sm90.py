@@ -45,7 +45,9 @@ def provide(name: str):
     """Give kernels as Python; the sums of partial results too."""
     if name == "block_sparse_merge":
         return merge
-    kernel = load(f"{name}_kernel", FAMILY.parents[1] / "gemm/kernel_sm90_tiles.py", FAMILY / f"kernel_{name[13:]}.py")
+    kernel = load(
+        f"{name}_kernel", FAMILY.parents[1] / "products/kernel_sm90_tiles.py", FAMILY / f"kernel_{name[13:]}.py"
+    )
 
     def launch(*args: Any, **named: Any) -> None:
         if name == "block_sparse_dsd_sm90":

@@ -9,9 +9,9 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm, reference
-from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
-from nojit.kernels.gemm.matrices import Layout, mapped
-from nojit.kernels.gemm.splits import splits_of
+from nojit.kernels.products.activations import ACTIVATIONS, FUNCTIONS
+from nojit.kernels.products.matrices import Layout, mapped
+from nojit.kernels.products.splits import splits_of
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 

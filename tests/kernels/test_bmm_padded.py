@@ -11,9 +11,9 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.bmm import launch as launch_module
+from nojit.kernels.bmm.cost import Plan
+from nojit.kernels.bmm.shared_wave import LINE
 from nojit.kernels.calls.tensor_maps import Described
-from nojit.kernels.gemm.cost import Plan
-from nojit.kernels.gemm.waves import LINE
 
 from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate

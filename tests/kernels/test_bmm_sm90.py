@@ -11,9 +11,9 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm, reference
 from nojit.kernels.bmm import launch as launch_module
-from nojit.kernels.gemm.activations import ACTIVATIONS, FUNCTIONS
-from nojit.kernels.gemm.cost import Plan
-from nojit.kernels.gemm.splits import TILE, splits_of
+from nojit.kernels.bmm.cost import Plan
+from nojit.kernels.products.activations import ACTIVATIONS, FUNCTIONS
+from nojit.kernels.products.splits import TILE, splits_of
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 

@@ -11,14 +11,14 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.bmm import launch as launch_module
-from nojit.kernels.gemm.cost import Plan
+from nojit.kernels.bmm.cost import Plan
 
 from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate
 from tests.kernels.gluon_stub import load
 from tests.kernels.interpreter import Interpreter
 
-FILES = (*sm90.SHARED, "gemm/kernel_waves.py", "bmm/kernel_sm90_waves.py")
+FILES = (*sm90.SHARED, "bmm/kernel_wave_shares.py", "bmm/kernel_sm90_waves.py")
 asked: list[str] = []
 programs: list[int] = []
 

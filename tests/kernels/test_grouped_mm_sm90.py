@@ -139,7 +139,9 @@ def test_programs_compute_each_tile_once(seed):
     block_m, block_n, height = chosen["BLOCK_M"], chosen["BLOCK_N"], chosen["GROUP"]
     lengths = tuple(rng.choice((0, 0, 1, 63, 64, 65, 300, 1000)) for _ in range(rng.choice((1, 3, 40, 512))))
     n, rows, offs = rng.choice((8, 256, 300, 1030)), sum(lengths) + 9, Pointer(ends(lengths))
-    files = [sm90.KERNELS / path for path in ("kernel_functions.py", "gemm/kernel_tiles.py", "gemm/kernel_groups.py")]
+    files = [
+        sm90.KERNELS / path for path in ("kernel_functions.py", "products/kernel_tiles.py", "products/kernel_groups.py")
+    ]
     device = functions(*files)
     programs, seen = rng.choice((1, 7, 132)), Counter()
     for program in range(programs):

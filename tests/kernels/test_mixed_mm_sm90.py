@@ -26,7 +26,7 @@ from tests.kernels.gluon_stub import Map, Pointer, load
 from tests.kernels.sm90 import KERNELS, SHARED
 from tests.kernels.test_bmm_sm90 import merge
 
-FEW = ("gemm/kernel_tiles.py", "mixed_mm/kernel_few.py")
+FEW = ("products/kernel_tiles.py", "mixed_mm/kernel_few.py")
 MANY = (*SHARED, "mixed_mm/kernel_sm90.py")
 PROGRAMS = 3
 # as few stages and warps as work: the more often they are used again, the more is seen

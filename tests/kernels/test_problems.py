@@ -29,12 +29,12 @@ from nojit.kernels.flash_attention.reference import flash_attention
 from nojit.kernels.flex.problems import FlexProblem
 from nojit.kernels.flex.problems import Shape as FlexShape
 from nojit.kernels.flex.reference import flex_attention
-from nojit.kernels.gemm.shapes import Shape
 from nojit.kernels.mixed_mm import reference as mixed_reference
 from nojit.kernels.mixed_mm.problems import MixedProblem
 from nojit.kernels.mm_plus_mm.problems import PairProblem
 from nojit.kernels.pointwise.problems import PointwiseProblem
 from nojit.kernels.problem import requested, spread
+from nojit.kernels.products.problem_shapes import Shape
 from nojit.kernels.scaled_mm import reference as scaled_reference
 from nojit.kernels.scaled_mm.problems import ScaledProblem
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.gemm import launch_fp8
-from nojit.kernels.gemm.splits import splits_of
 from nojit.kernels.problem import requested
+from nojit.kernels.products import launch_fp8
+from nojit.kernels.products.splits import splits_of
 from nojit.kernels.scaled_mm import launch as launch_module
 from nojit.kernels.scaled_mm import reference, scaled_mm
 from nojit.kernels.scaled_mm.scales import scales_of

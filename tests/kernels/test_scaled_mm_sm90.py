@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.gemm.splits import splits_of
+from nojit.kernels.products.splits import splits_of
 from nojit.kernels.scaled_mm import launch as launch_module
 from nojit.kernels.scaled_mm import scaled_mm
 from torch import Tensor

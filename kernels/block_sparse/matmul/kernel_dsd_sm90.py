@@ -18,7 +18,9 @@ a block's product.
 TMA reads zeros and skips stores outside the tensor. An absent block has the number -1, which is outside.
 """
 
-from nojit.kernels.gemm.kernel_sm90_tiles import (
+from nojit.kernels.kernel_functions import divide, opaque
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.products.kernel_sm90_tiles import (
     OWNED,
     PADDED,
     PANEL,
@@ -31,8 +33,6 @@ from nojit.kernels.gemm.kernel_sm90_tiles import (
     finish,
     halves_of,
 )
-from nojit.kernels.kernel_functions import divide, opaque
-from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma

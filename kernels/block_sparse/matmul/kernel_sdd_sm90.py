@@ -11,7 +11,9 @@ its own rows need.
 TMA reads zeros and skips stores outside the tensor.
 """
 
-from nojit.kernels.gemm.kernel_sm90_tiles import (
+from nojit.kernels.kernel_functions import divide, opaque
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.products.kernel_sm90_tiles import (
     DEPTH,
     OWNED,
     PANEL,
@@ -25,8 +27,6 @@ from nojit.kernels.gemm.kernel_sm90_tiles import (
     halves_of,
     narrowed,
 )
-from nojit.kernels.kernel_functions import divide, opaque
-from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma

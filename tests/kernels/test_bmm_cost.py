@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import expand_kernel
-from nojit.kernels.gemm.cost import TILES, Plan, Tile, plan_of
-from nojit.kernels.gemm.matrices import Layout, mapped
-from nojit.kernels.gemm.splits import copied_rows
+from nojit.kernels.bmm.cost import TILES, Plan, Tile, plan_of
+from nojit.kernels.products.matrices import Layout, mapped
+from nojit.kernels.products.splits import copied_rows
 
 MANIFEST = Path(__file__).resolve().parents[2] / "manifests/bmm.toml"
 LARGE = 132

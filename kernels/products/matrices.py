@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described
-from nojit.kernels.gemm.splits import padded_width
+from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
 __all__ = ["BATCHED", "Layout", "Mapped", "layout_of", "mapped", "stored", "transposed"]

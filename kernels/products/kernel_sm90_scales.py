@@ -6,8 +6,8 @@ cores multiply for the other. For bf16 results a consumer adds the product of tw
 more than wgmma does over two steps.
 """
 
-from nojit.kernels.gemm.kernel_sm90 import OWNED, lanes_of, multiply_steps, prefetch
-from nojit.kernels.gemm.kernel_sm90_tiles import finish
+from nojit.kernels.products.kernel_sm90 import OWNED, lanes_of, multiply_steps, prefetch
+from nojit.kernels.products.kernel_sm90_tiles import finish
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait

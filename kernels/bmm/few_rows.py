@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from nojit.kernels.gemm.matrices import Layout, mapped
+from nojit.kernels.products.matrices import Layout, mapped
 
 __all__ = ["Few", "few_of"]
 

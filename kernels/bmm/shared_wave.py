@@ -1,6 +1,6 @@
 """How programs share the last wave of a product (stream-K), and copies of right operands.
 
-`nojit.kernels.gemm.kernel_waves` describes how programs share a wave. If rows of both operands, or of the right one, start at
+`nojit.kernels.bmm.kernel_wave_shares` describes how programs share a wave. If rows of both operands, or of the right one, start at
 odd multiples of 16 bytes, each step takes longer, as measured; presumably because TMA copies by sectors of 32 bytes. A copy of
 the right operand whose rows start on lines of 128 bytes avoids that.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from nojit.kernels.gemm.matrices import Mapped
+from nojit.kernels.products.matrices import Mapped
 
 __all__ = ["COLS", "GROUP", "ROWS", "aligned", "sums_shape"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.kernels.gemm.cost import LEAST_STEPS
-from nojit.kernels.gemm.matrices import Layout, mapped
-from nojit.kernels.gemm.waves import COLS, LINE, ROWS, aligned, sums_shape
+from nojit.kernels.bmm.cost import LEAST_STEPS
+from nojit.kernels.bmm.shared_wave import COLS, LINE, ROWS, aligned, sums_shape
+from nojit.kernels.products.matrices import Layout, mapped
 
 from tests.kernels.gluon_stub import load
 from tests.kernels.sm90 import KERNELS
@@ -29,7 +29,7 @@ def share(tmp_path_factory):
         "    if worker < rest:\n"
         "        slots.append(slots_of(worker, rest, steps, workers))\n"
     )
-    return load("share", KERNELS / "gemm/kernel_tiles.py", KERNELS / "gemm/kernel_waves.py", source)
+    return load("share", KERNELS / "products/kernel_tiles.py", KERNELS / "bmm/kernel_wave_shares.py", source)
 
 
 def shared(share, programs: int, rest: int, steps: int):

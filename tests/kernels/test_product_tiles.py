@@ -22,7 +22,7 @@ def place(tmp_path_factory):
         "def place(found, sizes, steps, splits, group):\n"
         f"    found.append(place_piece(gl.program_id(0), *sizes, steps, splits, {BLOCKS[0]}, {BLOCKS[1]}, group))\n"
     )
-    return load("place", KERNELS / "gemm/kernel_tiles.py", source)
+    return load("place", KERNELS / "products/kernel_tiles.py", source)
 
 
 def in_order(batch: int, tiles: tuple[int, int], *, steps: int, splits: int, group: int) -> Iterator[tuple[int, ...]]:

@@ -7,7 +7,7 @@ clamped, so that no tile reaches past the result.
 
 import triton
 import triton.language as tl
-from nojit.kernels.gemm.kernel_tiles import place_tile
+from nojit.kernels.products.kernel_tiles import place_tile
 
 
 @triton.jit

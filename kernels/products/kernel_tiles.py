@@ -80,7 +80,7 @@ def part_of(split, splits, steps):
 
 @triton.jit
 def activate(x, activation, ROUNDED: tl.constexpr = False):
-    """Apply the activation with the given number, of `nojit.kernels.gemm.activations`, to fp32 values.
+    """Apply the activation with the given number, of `nojit.kernels.products.activations`, to fp32 values.
 
     `ROUNDED` states that results are then rounded to 16 bits. Numbers from 4 on share one formula, ``scale *
     logistic(u) + shift``, to save code in every tile. Its exp overflows to inf for very negative u, which gives the

@@ -11,7 +11,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.bmm import launch as launch_module
-from nojit.kernels.gemm.cost import TILES, Plan
+from nojit.kernels.bmm.cost import TILES, Plan
 
 from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate

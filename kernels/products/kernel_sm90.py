@@ -13,15 +13,15 @@ All functions take two tuples of constexprs: ``TILE`` is a config's (BLOCK_M, BL
 tells for each operand whether its descriptor and its tiles in shared memory are transposed.
 """
 
-from nojit.kernels.gemm.kernel_sm90_tiles import (
+from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.products.kernel_sm90_tiles import (
     accumulate,
     box,
     halves_of,
     reinterpret,
 )
-from nojit.kernels.gemm.kernel_tiles import activate, place_piece
-from nojit.kernels.kernel_functions import opaque
-from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
+from nojit.kernels.products.kernel_tiles import activate, place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from nojit.kernels.gemm.matrices import Mapped
-from nojit.kernels.gemm.shapes import TUNED
-from nojit.kernels.gemm.splits import TILE
-from nojit.kernels.gemm.waves import COLS, ROWS
+from nojit.kernels.bmm.shared_wave import COLS, ROWS
+from nojit.kernels.products.matrices import Mapped
+from nojit.kernels.products.problem_shapes import TUNED
+from nojit.kernels.products.splits import TILE
 
 __all__ = ["Plan", "plan_of"]
 
