@@ -1,7 +1,7 @@
 """How a 16-bit product runs on sm_90: its tile, its parts of K, whether programs share the last wave, whether b is copied.
 
-Each way has an estimated time, linear in coefficients of its tile; `plan_of` takes the way with the least. The coefficients are
-nanoseconds, fitted to 1,488 random products on an H200; `docs/gemm.md` has the result on 1,488 others.
+A *schedule* says all of this. Its estimated time is linear in coefficients of its tile; `schedule_of` takes the schedule with the
+least. The coefficients are nanoseconds, fitted to 1,488 random products on an H200; `docs/gemm.md` has the result on 1,488 others.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from nojit.kernels.products.matrices import Mapped
 from nojit.kernels.products.problem_shapes import TUNED
 from nojit.kernels.products.splits import TILE
 
-__all__ = ["Plan", "plan_of"]
+__all__ = ["Schedule", "schedule_of"]
 
 Sizes = tuple[int, int, int, int]
 """(B, M, N, K)."""
 
 
-class Plan(NamedTuple):
-    """How a product runs."""
+class Schedule(NamedTuple):
+    """How a product runs on sm_90."""
 
     rows: int
     """Rows of the tile."""
@@ -100,8 +100,8 @@ SHARED: Final = Tile(ROWS, COLS, 49, 2174, 692, 0, 5, 96, 192, 0.06, 0, 0, 106, 
 """The tile of `bmm_waves_sm90`; `part` is the time of a tile's sums."""
 MEASURED: Final = frozenset((shape.batch, shape.m, shape.n, shape.k) for shape in TUNED)
 """Products that the tuned table of `bmm_sm90` has measured."""
-PLAIN: Final = frozenset(Plan(tile.rows, tile.cols) for tile in TILES if tile.rows <= 128)
-"""Ways with each tile of that table."""
+PLAIN: Final = frozenset(Schedule(tile.rows, tile.cols) for tile in TILES if tile.rows <= 128)
+"""Schedules with each tile of that table."""
 FINISHED: Final = {(64, 64), (128, 128)}
 """Tiles whose kernels apply an epilogue."""
 FINISHED_FEW: Final = {(64, 64), (64, 128)}
@@ -134,9 +134,9 @@ SECTOR: Final = 16
 VECTOR: Final = 8
 
 
-def plan_of(
+def schedule_of(
     maps: tuple[Mapped, Mapped], sizes: Sizes, processors: int, *, copied_rows: int = TILE, finished: bool = False
-) -> Plan | None:
+) -> Schedule | None:
     """Choose how a product runs; return None if the tuned table has measured which tile is fastest.
 
     Args:
@@ -150,19 +150,19 @@ def plan_of(
     moved = ELEMENT_BYTES * batch * (rows * depth + depth * cols + rows * cols) / BYTES_PER_NS
     left, right = (bool(of.strides[2] % SECTOR) for of in maps)
     work = _Work(sizes, processors, -(-depth // STEP), moved, (left, right), copied_rows)
-    best = min(work.ways(finished=finished))
+    best = min(work.schedules(finished=finished))
     if sizes in MEASURED and best[1] in PLAIN and copied_rows == TILE and not maps[0].is_transposed and not finished:
         return None
     _, matrices, height, width = maps[1].shape
     if not right or width % VECTOR or matrices * height > MOST_ROWS:
         return best[1]
-    even = min(work._replace(straddles=(left, False)).ways(finished=finished, splits=False))
+    even = min(work._replace(straddles=(left, False)).schedules(finished=finished, splits=False))
     copy = COPY_NS + matrices * height * width * ELEMENT_BYTES / COPIED_PER_NS
     return even[1]._replace(is_copied=True) if even[0] + copy < best[0] else best[1]
 
 
 class _Work(NamedTuple):
-    """A product, as the estimates of its ways see it."""
+    """A product, as the estimates of its schedules see it."""
 
     sizes: Sizes
     processors: int
@@ -175,8 +175,8 @@ class _Work(NamedTuple):
     copied_rows: int
     """Rows of a box of the left operand."""
 
-    def ways(self, *, finished: bool, splits: bool = True) -> Iterator[tuple[float, Plan]]:
-        """List the ways in which the product can run, with their times.
+    def schedules(self, *, finished: bool, splits: bool = True) -> Iterator[tuple[float, Schedule]]:
+        """List the schedules of the product, with their times.
 
         Args:
             finished: whether it has an epilogue.
@@ -189,14 +189,14 @@ class _Work(NamedTuple):
             if self.sizes[1] <= TILE < tile.rows:
                 continue
             if whole is None or side in whole:
-                yield self.time(tile), Plan(*side)
+                yield self.time(tile), Schedule(*side)
             if splits and side not in UNSPLIT and (not few or side in SPLIT_FEW):
                 for parts in PARTS:
                     if not self.can_divide(tile, parts):
                         break
-                    yield self.time_in_parts(tile, parts), Plan(*side, parts)
+                    yield self.time_in_parts(tile, parts), Schedule(*side, parts)
         if not finished and self.can_share():
-            yield self.time_shared(), Plan(SHARED.rows, SHARED.cols, is_shared=True)
+            yield self.time_shared(), Schedule(SHARED.rows, SHARED.cols, is_shared=True)
 
     def time(self, tile: Tile, parts: int = 1) -> float:
         """Return the time of a launch with a tile, which computes all parts of K."""

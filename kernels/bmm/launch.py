@@ -10,12 +10,12 @@ from typing import Any
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.bmm.cost import Plan, plan_of
+from nojit.kernels.bmm.cost import Schedule, schedule_of
 from nojit.kernels.bmm.few_rows import Few, few_of
-from nojit.kernels.bmm.launch_padded import Padded
+from nojit.kernels.bmm.launch_padded import Padded, aligned
 from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.bmm.product import Product
-from nojit.kernels.bmm.shared_wave import aligned, sums_shape
+from nojit.kernels.bmm.shared_wave import sums_shape
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
@@ -129,15 +129,15 @@ def prepare(
         return replace(whole.pointed(), shape=shape, swapped=swapped)
     # without these kernels, as in the profile `core`, the bundle chooses among the tiles that it has
     is_fixed = tuned or library.is_batch_invariant() or not library.has("bmm_tiles_sm90")
-    plan = None if is_fixed else whole.plan(maps)
-    if plan is None:
+    schedule = None if is_fixed else whole.schedule(maps)
+    if schedule is None:
         return replace(whole.mapped(maps), shape=shape, swapped=swapped)
     of_a, of_b, of_out = maps
-    copy = aligned(of_b) if plan.is_copied else of_b
+    copy = aligned(of_b) if schedule.is_copied else of_b
     described = (of_a, copy, of_out)
-    product = whole.shared(described) if plan.is_shared else whole.mapped(described, plan)
+    product = whole.shared(described) if schedule.is_shared else whole.mapped(described, schedule)
     product = replace(product, shape=shape, swapped=swapped)
-    return Padded(product, of_b, copy, swapped) if plan.is_copied else product
+    return Padded(product, of_b, copy, swapped) if schedule.is_copied else product
 
 
 def _maps_of(left: Layout, right: Layout, result: Layout, element_bytes: int) -> tuple[Mapped, Mapped, Mapped] | None:
@@ -182,9 +182,9 @@ class _Whole:
         """Return how many rows of the left operand a TMA copy takes."""
         return copied_rows(self.sizes[1], whole=of_a.is_transposed)
 
-    def plan(self, maps: tuple[Mapped, Mapped, Mapped]) -> Plan | None:
+    def schedule(self, maps: tuple[Mapped, Mapped, Mapped]) -> Schedule | None:
         """Return how the sm_90 kernels run the product; None if the bundle chooses the tile."""
-        return plan_of(
+        return schedule_of(
             maps[:2], self.sizes, self.processors, copied_rows=self.copied_rows(maps[0]), finished=self.finished
         )
 
@@ -202,15 +202,15 @@ class _Whole:
             strides=self.result.strides[:2],
         )
 
-    def mapped(self, maps: tuple[Mapped, Mapped, Mapped], plan: Plan | None = None) -> Prepared:
+    def mapped(self, maps: tuple[Mapped, Mapped, Mapped], schedule: Schedule | None = None) -> Prepared:
         """Return the launch arguments for the sm_90 kernel.
 
         Args:
             maps: TMA descriptions of a, b and the result.
-            plan: the tile and the parts of K; None if the bundle chooses the tile.
+            schedule: the tile and the parts of K; None if the bundle chooses the tile.
         """
         of_a, of_b, of_out = maps
-        splits = 1 if plan is None else plan.parts
+        splits = 1 if schedule is None else schedule.parts
         has_epilogue = self.finished and splits == 1
         of_out, panel = stored(of_out, self.a.element_size(), splits)
         named = {
@@ -218,13 +218,13 @@ class _Whole:
             "TRANS_B": of_b.is_transposed,
             "PANEL": panel,
             "EPILOGUE": has_epilogue,
-            "ROWS": TILE if plan is None else self.copied_rows(of_a),
+            "ROWS": TILE if schedule is None else self.copied_rows(of_a),
         }
         kernel = "bmm_sm90"
         # the bundle chooses the tile of a product with an epilogue: few have variants for it
-        if plan is not None and not has_epilogue:
+        if schedule is not None and not has_epilogue:
             kernel = "bmm_tiles_sm90"
-            named |= {"BLOCK_M": plan.rows, "BLOCK_N": plan.cols}
+            named |= {"BLOCK_M": schedule.rows, "BLOCK_N": schedule.cols}
         sizes = (*self.sizes, splits, of_a.step, of_b.step, self.processors)
         return self._prepared(kernel, (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
 

@@ -11,7 +11,7 @@ from unittest import mock
 
 import torch
 from nojit.kernels.bmm import baddbmm, bmm, launch, op, reference
-from nojit.kernels.bmm.cost import TILES, UNSPLIT, Plan
+from nojit.kernels.bmm.cost import TILES, UNSPLIT, Schedule
 from nojit.kernels.mm_plus_mm import launch as pair_prepared
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.mm_plus_mm import op as pair_op
@@ -56,7 +56,7 @@ class Case:
     """Whether the right operand is copied to rows that start on lines of memory."""
     few: bool = False
     """Whether the kernel of few rows may run."""
-    plan: Plan | None = None
+    schedule: Schedule | None = None
     """The tile and the parts of K, if the caller names them."""
 
     @property
@@ -68,7 +68,9 @@ class Case:
             "shared" if self.shared else "",
             "padded" if self.padded else "",
             "few" if self.few else "",
-            f"{self.plan.parts} parts, tiles of {self.plan.rows} x {self.plan.cols}" if self.plan else "",
+            f"{self.schedule.parts} parts, tiles of {self.schedule.rows} x {self.schedule.cols}"
+            if self.schedule
+            else "",
             f"offset {self.offset}" if self.offset else "",
             self.activation if self.activation != "none" else "",
             "added" if self.added else "",
@@ -103,7 +105,7 @@ class Case:
             words = {"activation": self.activation}
             if self.added:
                 words |= {"beta": 0.5, "alpha": 0.25}
-            ways = {"shared": self.shared, "padded": self.padded, "few": self.few, "plan": self.plan}
+            ways = {"shared": self.shared, "padded": self.padded, "few": self.few, "schedule": self.schedule}
             with switched(self.tf32 and wide is None), prepared_anew(op, launch, self.maps, **ways):
                 if not gradients:
                     return (functions[self.added](*operands, **words),)  # type: ignore[operator]
@@ -193,13 +195,13 @@ def prepared_anew(
     shared: bool = False,
     padded: bool = False,
     few: bool = False,
-    plan: Plan | None = None,
+    schedule: Schedule | None = None,
 ) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
 
-    def plan_of(*_: object, finished: bool, **__: object) -> Plan | None:
+    def schedule_of(*_: object, finished: bool, **__: object) -> Schedule | None:
         own = shared or padded or finished
-        return plan or (Plan(64, 64, is_shared=shared and not finished, is_copied=padded) if own else None)
+        return schedule or (Schedule(64, 64, is_shared=shared and not finished, is_copied=padded) if own else None)
 
     with ExitStack() as stack:
         stack.callback(operator._MEMO.forget)
@@ -207,7 +209,7 @@ def prepared_anew(
         if not maps:
             stack.enter_context(mock.patch.object(preparing, "takes_maps", return_value=False))
         if preparing is launch:
-            stack.enter_context(mock.patch.object(launch, "plan_of", plan_of))
+            stack.enter_context(mock.patch.object(launch, "schedule_of", schedule_of))
             if not few:
                 stack.enter_context(mock.patch.object(launch, "few_of", return_value=None))
         yield
@@ -302,15 +304,21 @@ def _tile_cases() -> Iterator[Case]:
     dtypes = (torch.float16, torch.bfloat16)
     for dtype, trans, tile in itertools.product(dtypes, itertools.product((False, True), repeat=2), TILES):
         side = tile.rows, tile.cols
-        yield Case(dtype, (3, 392, 520, 1032), trans, plan=Plan(*side))
+        yield Case(dtype, (3, 392, 520, 1032), trans, schedule=Schedule(*side))
         if side not in UNSPLIT:
-            yield Case(dtype, (2, 200, 520, 2056), trans, plan=Plan(*side, 3))
+            yield Case(dtype, (2, 200, 520, 2056), trans, schedule=Schedule(*side, 3))
     for dtype, rows, columns in itertools.product(dtypes, (9, 24), (False, True)):
-        for plan in (Plan(64, 64), Plan(64, 128), Plan(64, 256), Plan(64, 64, 2), Plan(64, 128, 3)):
-            yield Case(dtype, (1, rows, 520, 1032), (False, columns), plan=plan)
+        for schedule in (
+            Schedule(64, 64),
+            Schedule(64, 128),
+            Schedule(64, 256),
+            Schedule(64, 64, 2),
+            Schedule(64, 128, 3),
+        ):
+            yield Case(dtype, (1, rows, 520, 1032), (False, columns), schedule=schedule)
     # an epilogue, and more tiles than programs
-    yield Case(torch.bfloat16, (1, 200, 264, 1032), plan=Plan(192, 128, 2), activation="gelu", added=True)
-    yield Case(torch.bfloat16, (5, 1000, 2056, 264), plan=Plan(192, 128))
+    yield Case(torch.bfloat16, (1, 200, 264, 1032), schedule=Schedule(192, 128, 2), activation="gelu", added=True)
+    yield Case(torch.bfloat16, (5, 1000, 2056, 264), schedule=Schedule(192, 128))
 
 
 def gemm_calls() -> Iterator[Call]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.expand import expand_kernel
-from nojit.kernels.bmm.cost import TILES, Plan, Tile, plan_of
+from nojit.kernels.bmm.cost import TILES, Schedule, Tile, schedule_of
 from nojit.kernels.products.matrices import Layout, mapped
 from nojit.kernels.products.splits import copied_rows
 
@@ -20,9 +20,9 @@ LARGE = 132
 """SMs of an H200."""
 
 
-def plan(
+def schedule(
     batch: int, m: int, n: int, k: int, *, rows_of_a: bool = True, columns: bool = True, **named: Any
-) -> Plan | None:
+) -> Schedule | None:
     """Choose the way of a product of contiguous operands."""
     of_a = mapped(Layout((batch, m, k), (m * k, k, 1) if rows_of_a else (m * k, 1, m)), 2)
     of_b = mapped(Layout((batch, k, n), (n * k, 1, k) if columns else (n * k, n, 1)), 2)
@@ -30,7 +30,7 @@ def plan(
     assert of_b is not None
     processors = named.pop("processors", LARGE)
     boxes = copied_rows(m, whole=of_a.is_transposed)
-    return plan_of((of_a, of_b), (batch, m, n, k), processors, copied_rows=boxes, **named)
+    return schedule_of((of_a, of_b), (batch, m, n, k), processors, copied_rows=boxes, **named)
 
 
 @cache
@@ -52,7 +52,9 @@ def built() -> frozenset[tuple[object, ...]]:
 def test_every_product_gets_a_way_that_has_a_kernel(sizes, rows_of_a, columns, finished, processors):
     batch, m, n, k = sizes
     m = m if rows_of_a else 8 * m
-    found = plan(batch, m, 8 * n, 8 * k, rows_of_a=rows_of_a, columns=columns, finished=finished, processors=processors)
+    found = schedule(
+        batch, m, 8 * n, 8 * k, rows_of_a=rows_of_a, columns=columns, finished=finished, processors=processors
+    )
     if found is None:
         return
     assert not finished or not found.is_shared
@@ -67,19 +69,19 @@ def test_every_product_gets_a_way_that_has_a_kernel(sizes, rows_of_a, columns, f
 @pytest.mark.parametrize(
     ("sizes", "columns", "chosen"),
     [
-        pytest.param((1, 1888, 1048, 4168), False, Plan(192, 128), id="64 us, then 41"),
-        pytest.param((19, 136, 440, 1432), True, Plan(192, 128), id="a batch: 32 us, then 20"),
-        pytest.param((1, 129, 1904, 14080), True, Plan(192, 128, 8), id="48 us, then 30"),
-        pytest.param((1, 96, 2992, 14288), True, Plan(128, 128, 5), id="52 us, then 36"),
-        pytest.param((1, 931, 8440, 864), False, Plan(128, 256), id="45 us, then 32"),
-        pytest.param((1, 6183, 264, 3032), True, Plan(192, 128, is_copied=True), id="47 us, then 35"),
+        pytest.param((1, 1888, 1048, 4168), False, Schedule(192, 128), id="64 us, then 41"),
+        pytest.param((19, 136, 440, 1432), True, Schedule(192, 128), id="a batch: 32 us, then 20"),
+        pytest.param((1, 129, 1904, 14080), True, Schedule(192, 128, 8), id="48 us, then 30"),
+        pytest.param((1, 96, 2992, 14288), True, Schedule(128, 128, 5), id="52 us, then 36"),
+        pytest.param((1, 931, 8440, 864), False, Schedule(128, 256), id="45 us, then 32"),
+        pytest.param((1, 6183, 264, 3032), True, Schedule(192, 128, is_copied=True), id="47 us, then 35"),
         pytest.param(
-            (1, 6460, 2592, 12680), True, Plan(128, 256, is_shared=True, is_copied=True), id="few in the last wave"
+            (1, 6460, 2592, 12680), True, Schedule(128, 256, is_shared=True, is_copied=True), id="few in the last wave"
         ),
     ],
 )
 def test_ways_that_were_faster_are_chosen(sizes, columns, chosen):
-    assert plan(*sizes, columns=columns) == chosen
+    assert schedule(*sizes, columns=columns) == chosen
 
 
 @pytest.mark.parametrize(
@@ -93,21 +95,21 @@ def test_ways_that_were_faster_are_chosen(sizes, columns, chosen):
     ],
 )
 def test_other_products_do_not_share_a_wave(sizes):
-    found = plan(*sizes)
+    found = schedule(*sizes)
     assert found is not None
     assert not found.is_shared
 
 
 def test_the_tuned_table_chooses_where_it_was_measured():
-    assert plan(1, 4096, 4096, 4096) is None
-    assert plan(1, 4096, 4096, 4096, finished=True) is not None
-    assert plan(1, 4096, 4096, 4104) is not None
+    assert schedule(1, 4096, 4096, 4096) is None
+    assert schedule(1, 4096, 4096, 4096, finished=True) is not None
+    assert schedule(1, 4096, 4096, 4104) is not None
 
 
 def test_rows_that_are_no_whole_vectors_are_not_copied():
     of_a = mapped(Layout((1, 6000, 6004), (0, 6008, 1)), 2)
     assert of_a is not None
-    found = plan_of((of_a, of_a), (1, 6000, 6000, 6004), LARGE)
+    found = schedule_of((of_a, of_a), (1, 6000, 6000, 6004), LARGE)
     assert found is not None
     assert not found.is_copied
 

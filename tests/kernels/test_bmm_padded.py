@@ -11,8 +11,8 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.bmm import launch as launch_module
-from nojit.kernels.bmm.cost import Plan
-from nojit.kernels.bmm.shared_wave import LINE
+from nojit.kernels.bmm.cost import Schedule
+from nojit.kernels.bmm.launch_padded import LINE
 from nojit.kernels.calls.tensor_maps import Described
 
 from tests.kernels import sm90
@@ -28,7 +28,7 @@ pitches: list[int] = []
 def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a device that takes maps, which copies every right operand."""
     sm90.pretend(monkeypatch, launch_module)
-    monkeypatch.setattr(launch_module, "plan_of", lambda *_, **__: Plan(128, 256, is_copied=True))
+    monkeypatch.setattr(launch_module, "schedule_of", lambda *_, **__: Schedule(128, 256, is_copied=True))
     asked.clear()
     pitches.clear()
 

@@ -11,13 +11,13 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.bmm import launch as launch_module
-from nojit.kernels.bmm.cost import TILES, Plan
+from nojit.kernels.bmm.cost import TILES, Schedule
 
 from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate
 from tests.kernels.interpreter import Interpreter
 
-chosen: list[Plan] = []
+chosen: list[Schedule] = []
 asked: list[str] = []
 
 
@@ -25,7 +25,7 @@ asked: list[str] = []
 def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a device that takes maps, which runs products as `chosen` says."""
     sm90.pretend(monkeypatch, launch_module)
-    monkeypatch.setattr(launch_module, "plan_of", lambda *_, **__: chosen[0])
+    monkeypatch.setattr(launch_module, "schedule_of", lambda *_, **__: chosen[0])
 
     def provide(name: str) -> Any:
         return sm90.noted(
@@ -40,10 +40,12 @@ def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 @pytest.mark.usefixtures("device")
-@pytest.mark.parametrize("plan", [Plan(128, 128, 3), Plan(128, 256, 2), Plan(192, 128, 2), Plan(64, 128, 3)], ids=str)
+@pytest.mark.parametrize(
+    "schedule", [Schedule(128, 128, 3), Schedule(128, 256, 2), Schedule(192, 128, 2), Schedule(64, 128, 3)], ids=str
+)
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(product([False, True], repeat=2)))
-def test_products_in_parts(trans_a, trans_b, plan):
-    chosen[:] = [plan]
+def test_products_in_parts(trans_a, trans_b, schedule):
+    chosen[:] = [schedule]
     a, b = sm90.stored((2, 136, 520), trans_a), sm90.stored((2, 520, 264), trans_b)
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
     source = torch.randn(264).bfloat16()
@@ -56,7 +58,7 @@ def test_products_in_parts(trans_a, trans_b, plan):
 @pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.rows} x {tile.cols}")
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(False, True), (True, False)])
 def test_products_with_each_tile(trans_a, trans_b, tile):
-    chosen[:] = [Plan(tile.rows, tile.cols)]
+    chosen[:] = [Schedule(tile.rows, tile.cols)]
     a, b = sm90.stored((2, 200, 136), trans_a), sm90.stored((2, 136, 264), trans_b)
     assert_accurate(bmm(a, b), a.double() @ b.double(), a @ b)
     assert asked == ["bmm_tiles_sm90"]
@@ -64,7 +66,7 @@ def test_products_with_each_tile(trans_a, trans_b, tile):
 
 @pytest.mark.usefixtures("device")
 def test_batch_invariance_divides_nothing():
-    chosen[:] = [Plan(128, 128, 3)]
+    chosen[:] = [Schedule(128, 128, 3)]
     names: list[str] = []
     with library.override(lambda name: lambda *_, **__: names.append(name), batch_invariant=True):
         mm(sm90.stored((136, 520), False), sm90.stored((520, 264), True))

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels.bmm.cost import LEAST_STEPS
-from nojit.kernels.bmm.shared_wave import COLS, LINE, ROWS, aligned, sums_shape
+from nojit.kernels.bmm.launch_padded import LINE, aligned
+from nojit.kernels.bmm.shared_wave import COLS, ROWS, sums_shape
 from nojit.kernels.products.matrices import Layout, mapped
 
 from tests.kernels.gluon_stub import load

@@ -11,7 +11,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm, reference
 from nojit.kernels.bmm import launch as launch_module
-from nojit.kernels.bmm.cost import Plan
+from nojit.kernels.bmm.cost import Schedule
 from nojit.kernels.products.activations import ACTIVATIONS, FUNCTIONS
 from nojit.kernels.products.splits import TILE, splits_of
 from nojit.runtime.errors import KernelNotFoundError
@@ -34,12 +34,12 @@ def provide(name: str):
     return sm90.noted(merge if name == "bmm_merge" else sm90.provide(name, lambda: chosen), name, asked)
 
 
-def plan_of(
+def schedule_of(
     _: object, sizes: tuple[int, int, int, int], processors: int, *, copied_rows: int, **__: object
-) -> Plan | None:
+) -> Schedule | None:
     """Name the tile of the moment where rows or tiles are few; K has parts where tiles are few."""
-    plan = Plan(chosen["BLOCK_M"], chosen["BLOCK_N"], splits_of(*sizes, processors))
-    return plan if plan.parts > 1 or copied_rows < TILE else None
+    schedule = Schedule(chosen["BLOCK_M"], chosen["BLOCK_N"], splits_of(*sizes, processors))
+    return schedule if schedule.parts > 1 or copied_rows < TILE else None
 
 
 def merge(partial: Tensor, out: Tensor, source: Tensor, *numbers: Any) -> None:
@@ -55,7 +55,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     """Have a device of a few processors that takes maps."""
     sm90.pretend(monkeypatch, launch_module)
     monkeypatch.setattr(launch_module, "few_of", lambda *_: None)
-    monkeypatch.setattr(launch_module, "plan_of", plan_of)
+    monkeypatch.setattr(launch_module, "schedule_of", schedule_of)
     chosen.clear()
     chosen.update(request.param)
     asked.clear()

@@ -11,7 +11,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.bmm import launch as launch_module
-from nojit.kernels.bmm.cost import Plan
+from nojit.kernels.bmm.cost import Schedule
 
 from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate
@@ -23,9 +23,9 @@ asked: list[str] = []
 programs: list[int] = []
 
 
-def plan_of(*_: Any, finished: bool, **__: Any) -> Plan:
+def schedule_of(*_: Any, finished: bool, **__: Any) -> Schedule:
     """Share the last wave wherever that is allowed."""
-    return Plan(64, 64) if finished else Plan(128, 256, is_shared=True)
+    return Schedule(64, 64) if finished else Schedule(128, 256, is_shared=True)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterato
     sm90.pretend(monkeypatch, launch_module)
     programs[:] = [5]
     monkeypatch.setattr(launch_module, "processors", lambda _: programs[0])
-    monkeypatch.setattr(launch_module, "plan_of", plan_of)
+    monkeypatch.setattr(launch_module, "schedule_of", schedule_of)
     kernel = load("bmm_waves_sm90_kernel", *(sm90.KERNELS / path for path in FILES))
 
     def run(*args: Any, **named: Any) -> None:
