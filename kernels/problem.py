@@ -101,7 +101,7 @@ class RequestedLaunch:
         moved_bytes: int,
         flops: int,
     ) -> Work:
-        """Return this launch with what it writes, as `Work` describes it."""
+        """Return the work of this launch; the arguments are the fields of `Work`."""
         return Work(self.kernel, self.args, self.named, outputs, expected, tolerances, moved_bytes, flops)
 
 
