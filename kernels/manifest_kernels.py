@@ -24,14 +24,23 @@ from nojit.runtime.table.table import Axis, Case, Config, Derived, KernelTable, 
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, spell
 
-__all__ = ["FOLDER", "Entry", "arch_for", "blank_table", "entry_of", "modules", "source_of", "table_of"]
+__all__ = [
+    "FOLDER",
+    "ManifestKernel",
+    "arch_for",
+    "blank_table",
+    "manifest_kernel_of",
+    "modules",
+    "source_of",
+    "table_of",
+]
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "manifests"
 _RULES: Final = ("archs", "when", "requires")
 
 
-class Entry(Record):
-    """A kernel's entry in a manifest."""
+class ManifestKernel(Record):
+    """A kernel as its manifest describes it."""
 
     words: Mapping[str, Any]
     """The entry as read from the TOML file."""
@@ -39,14 +48,14 @@ class Entry(Record):
     """The archs for which the manifest's bundle is built."""
 
 
-def entry_of(kernel: str) -> Entry | None:
+def manifest_kernel_of(kernel: str) -> ManifestKernel | None:
     """Return a kernel's manifest entry; None if no manifest has the kernel."""
     return _entries(FOLDER).get(kernel)
 
 
 def source_of(kernel: str) -> str | None:
     """Return where a kernel's function is defined, as ``module:function``; None if no manifest has the kernel."""
-    entry = entry_of(kernel)
+    entry = manifest_kernel_of(kernel)
     return None if entry is None else str(entry.words["source"])
 
 
@@ -69,16 +78,16 @@ def _places(words: Mapping[str, Any]) -> Iterator[str]:
 
 
 @cache
-def _entries(folder: Path) -> dict[str, Entry]:
+def _entries(folder: Path) -> dict[str, ManifestKernel]:
     found = {}
     for path in sorted(folder.glob("*.toml")):
         manifest = tomllib.loads(path.read_text(encoding="utf-8"))
         archs = tuple(manifest["bundle"]["archs"])
-        found.update({words["name"]: Entry(words, archs) for words in manifest["kernel"]})
+        found.update({words["name"]: ManifestKernel(words, archs) for words in manifest["kernel"]})
     return found
 
 
-def blank_table(entry: Entry, params: tuple[Param, ...]) -> KernelTable:
+def blank_table(entry: ManifestKernel, params: tuple[Param, ...]) -> KernelTable:
     """Return a kernel table with params and configs, but without the types and matrix values of a call."""
     words = entry.words
     derived = words.get("derived", {}).items()
@@ -100,7 +109,7 @@ def blank_table(entry: Entry, params: tuple[Param, ...]) -> KernelTable:
     )
 
 
-def table_of(entry: Entry, blank: KernelTable, call: CallFacts) -> KernelTable:
+def table_of(entry: ManifestKernel, blank: KernelTable, call: CallFacts) -> KernelTable:
     """Return a kernel table with the configs that can serve a call.
 
     Args:
@@ -194,7 +203,7 @@ def _value(value: Any) -> Any:
     return DType(value["dtype"]) if "dtype" in value else None
 
 
-def arch_for(entry: Entry, capability: int) -> int:
+def arch_for(entry: ManifestKernel, capability: int) -> int:
     """Return the newest of the manifest's archs that is not newer than the device, or else the oldest.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, cast
 
-from nojit.kernels.manifest_kernels import Entry, arch_for, blank_table, entry_of, table_of
+from nojit.kernels.manifest_kernels import ManifestKernel, arch_for, blank_table, manifest_kernel_of, table_of
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.call.bound_call import Facts, call_facts
@@ -35,7 +35,7 @@ class _Manifest(Record):
 class Unbuilt(Kernel):
     """A kernel that no bundle holds; every call is a miss, for Triton's JIT to compile."""
 
-    def __init__(self, entry: Entry, params: tuple[Param, ...]) -> None:
+    def __init__(self, entry: ManifestKernel, params: tuple[Param, ...]) -> None:
         self._entry = entry
         self._base = blank_table(entry, params)
         self._base.know_param_types({param.name: () for param in params if not param.constexpr})
@@ -67,7 +67,7 @@ def unbuilt(name: str) -> Unbuilt:
     Raises:
         UnavailableError: no manifest has the kernel, or its function cannot be imported.
     """
-    entry = entry_of(name)
+    entry = manifest_kernel_of(name)
     if entry is None:
         raise UnavailableError("no manifest of the library lists it")
     params = tuple(

@@ -196,7 +196,7 @@ def test_a_table_says_of_a_config_what_its_descriptors_blocks_are():
     pytest.importorskip("triton")
     from nojit.runtime.call.call_facts import Argument, CallFacts
 
-    entry = manifest_kernels.entry_of("bmm_sm90")
+    entry = manifest_kernels.manifest_kernel_of("bmm_sm90")
     params = tuple(Param(param.name, param.is_constexpr) for param in function_of("bmm_sm90").params)
     arguments = {
         name: Argument("descriptor", (0,) * 4, "bf16") if "tensordesc" in kind else Argument("int", 1)
