@@ -125,9 +125,17 @@ class Cache:
             own: keys to look up in the local folder only.
         """
         missing = []
+        local = _may_have(self._local)
+        mirrored = (lambda _key: False) if self._mirror is None else _may_have(self._mirror)
         for key in keys:
-            found = self._look(self._local, key, lambda _key, entry: entry, read)
-            if found is None and self._shared is not None and self._mirror is not None and key not in own:
+            found = self._look(self._local, key, lambda _key, entry: entry, read) if local(key) else None
+            if (
+                found is None
+                and self._shared is not None
+                and self._mirror is not None
+                and key not in own
+                and mirrored(key)
+            ):
                 found = self._look(self._mirror, key, self._shared.opened, read)
             if found is None:
                 missing.append(key)
@@ -268,3 +276,16 @@ class Cache:
 
     def _refuse(self, where: str, reason: str) -> None:
         self._misfits[where] = reason
+
+
+def _may_have(folder: Folder) -> Callable[[str], bool]:
+    """Return a function that tells whether a folder may have a key's entry.
+
+    All workers of a farm wait until a build has looked up its variants: with an empty cache, one listing takes the place of all looks.
+    """
+    try:
+        parts = folder.parts()
+    except OSError:
+        # each look says why
+        return lambda _key: True
+    return lambda key: key[:2] in parts

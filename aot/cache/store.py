@@ -93,6 +93,18 @@ class Folder:
         """Return the path of an object."""
         return self.path / name
 
+    def parts(self) -> frozenset[str]:
+        """Return the first parts of the names of its objects, up to a slash; there may be others without an object.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        try:
+            with os.scandir(self.path) as entries:
+                return frozenset(entry.name for entry in entries)
+        except FileNotFoundError:
+            return frozenset()
+
     def read(self, name: str, most: int) -> bytes:
         """Return the content of an object; see `Store`.
 

@@ -87,6 +87,15 @@ class TestStoring:
         cache.put(KEY, b"one")
         assert cache.get("a" * 63 + "b") is None
 
+    def test_an_empty_cache_is_listed_instead_of_looking_for_each_key(self, cache, monkeypatch):
+        looked = []
+        monkeypatch.setattr(type(cache._local), "read", lambda _self, name, _most: looked.append(name) or b"")
+        assert not list(cache.find([KEY, OTHER], lambda _key, data: data))
+        assert not looked
+        cache.put(KEY, b"one")
+        assert not list(cache.find([KEY, OTHER], lambda _key, data: data))
+        assert looked == [f"{KEY[:2]}/{KEY[2:]}"]
+
     def test_the_last_writer_wins(self, cache):
         cache.put(KEY, b"one")
         cache.put(KEY, b"two")
