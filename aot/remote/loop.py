@@ -621,7 +621,11 @@ class Loop:
         # while others wait, a copy would cost them a worker
         least = timeout_s if len(self._waiting) else limit.late_s
         for sent in [*self._sent]:
-            age, expected = now - sent.sent_at, self._waiting.expected_s(sent.group, len(sent.calls))
+            age = now - sent.sent_at
+            if age <= limit.late_s:
+                # those that follow were sent later
+                break
+            expected = self._waiting.expected_s(sent.group, len(sent.calls))
             if age > 2 * (len(sent.calls) + 1) * timeout_s + limit.late_s:
                 self._divide(sent, f"no result within {age:.0f} s")
             elif not sent.is_copied and age > max(least, limit.late_s, _LATE_FACTOR * expected):
