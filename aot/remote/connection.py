@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from nojit.aot.remote import worker
+from nojit.aot.remote.ends import Ends
 from nojit.aot.remote.results import GATHERING_S, Results
 
 __all__ = ["Connection", "DaskConnection", "KilledError", "LostError", "WorkerError"]
@@ -101,6 +102,7 @@ class DaskConnection:
         self._run_job = run_job
         self._describe = describe
         self._futures: dict[str, Any] = {}
+        self._ends = Ends()
         self._results = Results(client)
         self._unsent: list[tuple[str, bytes, tuple[str, ...] | None, asyncio.Future[Any]]] = []
 
@@ -182,12 +184,10 @@ class DaskConnection:
         try:
             future = self._futures[name] = await self._submit(name, job, only)
             while True:
-                # what Dask's `wait` does with it, at a tenth of the build's time for a job
-                await future._state.wait()  # noqa: SLF001
-                if future.status in {"error", "cancelled"}:
+                if await self._ends.of(future) != "finished":
                     # raises its error
                     return bytes(await future)
-                if future.status == "finished" and (result := await self._results.fetch(name)) is not None:
+                if (result := await self._results.fetch(name)) is not None:
                     return result
                 # the scheduler runs the job again if its worker has gone
                 await asyncio.sleep(_AGAIN_S)
