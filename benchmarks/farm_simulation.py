@@ -327,7 +327,9 @@ def shares(found: dict[str, float], scheduler_s: float, workers_s: float, idle: 
     return {
         "scheduler_cpu_s": round(scheduler_s, 1),
         "scheduler_idle": round(idle, 3),
-        "ms_per_job": round(1000 * jobs_s / found["jobs"], 2),
+        # CPU time
+        "scheduler_ms_per_job": round(1000 * jobs_s / found["jobs"], 2),
+        "build_ms_per_job": round(1000 * found["client_cpu_s"] / found["jobs"], 2),
         "workers_cpu_s": round(workers_s, 1),
         # of a core, while all workers are busy
         "scheduler_share": round(jobs_s / work_s + idle, 3),
