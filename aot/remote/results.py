@@ -1,4 +1,8 @@
-"""The results of jobs, which a build takes from their workers, past the scheduler, where it reaches the workers."""
+"""The results of jobs, which a build takes from their workers, past the scheduler, where it reaches the workers.
+
+Most of a build's time for a result is that of a message. When many workers have results, the build therefore asks one of them to
+collect those of the others, and reads one message.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,25 @@ import contextlib
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
+from nojit.aot.remote import worker
+
 __all__ = ["GATHERING_S", "Results"]
 
 GATHERING_S: Final = 0.02
-"""Jobs and questions of this time share a message."""
+"""Jobs of this time share a message, and so do results."""
+# results that a worker collects, at least and at most
+_TOGETHER_MIN: Final = 3
+_TOGETHER_MAX: Final = 64
+# a network may let workers reach the scheduler only
+_VAIN_MAX: Final = 3
+# for all of them; `worker.collect` gives up those of a stuck worker earlier
+_COLLECT_S: Final = 5.0
 # for a connection to a worker that the build may not reach at all
 _REACH_S: Final = 5.0
 # for the result of a job, once it is ready
 _FETCH_S: Final = 30.0
+
+_Place = tuple[str, bytes | None]
 
 
 class Results:
@@ -28,10 +43,17 @@ class Results:
         self._client = client
         # workers that the build reaches past the scheduler
         self._direct: set[str] = set()
-        self._unplaced: dict[str, asyncio.Future[Collection[str]]] = {}
+        # collections in a row that brought less than half of their results
+        self._vain = 0
+        self._wanted: dict[str, asyncio.Future[_Place]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.giving: dict[str, str] = {}
         """The workers whose results are on their way, by the name of the job."""
+
+    @property
+    def collects(self) -> bool:
+        """Whether workers reach each other, as far as is known."""
+        return self._vain < _VAIN_MAX
 
     def meet(self, address: str) -> None:
         """Try to reach a worker past the scheduler, in the background."""
@@ -47,9 +69,13 @@ class Results:
 
     async def fetch(self, name: str) -> bytes | None:
         """Return the result of a job that is done; None if its worker does not give it now."""
-        address = next(iter(await self._holders(name)), "")
-        self.giving[name] = address
+        if not self._wanted:
+            asyncio.get_running_loop().call_later(GATHERING_S, lambda: self._spawn(self._gather()))
+        address = ""
         try:
+            address, found = await self._wanted.setdefault(name, asyncio.get_running_loop().create_future())
+            if found is not None:
+                return found
             # `wait_for` would make a task of its own for each result
             async with asyncio.timeout(_FETCH_S):
                 if address in self._direct:
@@ -60,7 +86,7 @@ class Results:
             # the scheduler may still reach it
             self._direct.discard(address)
         finally:
-            del self.giving[name]
+            self.giving.pop(name, None)
         return None
 
     def close(self) -> None:
@@ -81,26 +107,48 @@ class Results:
         answer = await self._client.scheduler.gather(keys=[name])
         return bytes(answer["data"][name]) if answer["status"] == "OK" else None
 
-    async def _holders(self, name: str) -> Collection[str]:
-        """Return the workers that have the result of a job; asked together with those of other jobs."""
-        if not self._unplaced:
-            asyncio.get_running_loop().call_later(GATHERING_S, self._spawn_place)
-        return await self._unplaced.setdefault(name, asyncio.get_running_loop().create_future())
+    # -- together -----------------------------------------------------------------------------------------------------
 
-    def _spawn_place(self) -> None:
-        asked, self._unplaced = self._unplaced, {}
-        self._spawn(self._place(asked))
-
-    async def _place(self, asked: Mapping[str, asyncio.Future[Collection[str]]]) -> None:
+    async def _gather(self) -> None:
+        """Find the workers of all wanted results, and let some of them collect those of others."""
+        wanted = {name: waiting for name, waiting in self._wanted.items() if not waiting.done()}
+        self._wanted = {}
         found: Mapping[str, Collection[str]] = {}
         with contextlib.suppress(Exception):
             # a lost connection ends the waiting jobs elsewhere
-            found = await self._client.scheduler.who_has(keys=list(asked))
-        for name, holders in asked.items():
-            if not holders.done():
-                holders.set_result(found.get(name, ()))
+            found = await self._client.scheduler.who_has(keys=list(wanted))
+        places = {name: next(iter(found.get(name, ())), "") for name in wanted}
+        self.giving |= {name: address for name, address in places.items() if not wanted[name].done()}
+        near = [name for name, address in places.items() if address in self._direct] if self.collects else []
+        if len({places[name] for name in near}) < _TOGETHER_MIN:
+            near = []
+        for name in places.keys() - near:
+            _give(wanted[name], (places[name], None))
+        for start in range(0, len(near), _TOGETHER_MAX):
+            part = {name: places[name] for name in near[start : start + _TOGETHER_MAX]}
+            self._spawn(self._collect(part, wanted))
+
+    async def _collect(self, places: Mapping[str, str], wanted: Mapping[str, asyncio.Future[_Place]]) -> None:
+        """Take results by one of their workers; those that it does not get are taken one by one."""
+        from distributed.protocol.pickle import dumps  # noqa: PLC0415 - of an extra, and slow to import
+
+        found: Mapping[str, bytes] = {}
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(_COLLECT_S):
+                # it has just finished a job: it is hardly stuck
+                link = self._client.rpc(next(iter(places.values())))
+                answer: Any = await link.run(function=dumps(worker.collect), args=dumps((dict(places),)))
+                found = answer["result"]
+        self._vain = 0 if 2 * len(found) > len(places) else self._vain + 1
+        for name, address in places.items():
+            _give(wanted[name], (address, found.get(name)))
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _give(waiting: asyncio.Future[_Place], place: _Place) -> None:
+    if not waiting.done():
+        waiting.set_result(place)

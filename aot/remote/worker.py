@@ -1,7 +1,7 @@
 """The functions that other machines run for a build.
 
-A worker runs `describe`, which says what it has, and `compile_job`, which compiles; both take and return bytes. The scheduler runs
-`known_workers`.
+A worker runs `describe`, which says what it has, and `compile_job`, which compiles; both take and return bytes. It runs `collect`, which
+fetches results of other workers for the build. The scheduler runs `known_workers`.
 
 A worker needs an installed nojit with the extra ``farm``, and nothing else: no checkout, no shared disk, no configuration of its own.
 """
@@ -9,10 +9,12 @@ A worker needs an installed nojit with the extra ``farm``, and nothing else: no 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
-from collections.abc import Callable
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from nojit.aot.remote.messages import (
     Description,
@@ -25,9 +27,11 @@ from nojit.aot.remote.messages import (
 from nojit.aot.remote.workshop import Workshops, mismatch
 from nojit.runtime.errors import NojitError
 
-__all__ = ["compile_job", "describe", "known_workers"]
+__all__ = ["collect", "compile_job", "describe", "known_workers"]
 
 _SHOPS = Workshops()
+# for the results of one other worker: those of all others wait for them
+_FETCH_S: Final = 2.0
 
 
 async def describe(question: bytes, dask_worker: Any = None) -> bytes:
@@ -70,6 +74,37 @@ def compile_job(message: bytes) -> bytes:
         if mismatch(job.setup.nojit, ((job.arch, job.tools),), has):
             return encode_refusal(has)
         return encode_results(shop.compile(job, stopped), job.arch)
+
+
+async def collect(places: Mapping[str, str], dask_worker: Any = None) -> dict[str, bytes]:
+    """Return results that this worker and others hold, so that the build reads one message instead of many.
+
+    A result is missing if its worker does not give it in time.
+
+    Args:
+        places: address of the worker that holds each result, by the name of the job.
+        dask_worker: this worker, which Dask passes.
+    """
+    by_address: defaultdict[str, list[str]] = defaultdict(list)
+    for name, address in places.items():
+        by_address[address].append(name)
+    found: dict[str, bytes] = {}
+    for results in await asyncio.gather(*(_take(dask_worker, *each) for each in by_address.items())):
+        found.update(results)
+    return found
+
+
+async def _take(dask_worker: Any, address: str, names: Sequence[str]) -> dict[str, bytes]:
+    from distributed.worker import get_data_from_worker  # noqa: PLC0415 - of an extra, and slow to import
+
+    if address == dask_worker.address:
+        return {name: dask_worker.data[name] for name in names if name in dask_worker.data}
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(_FETCH_S):
+            answer: Any = await get_data_from_worker(dask_worker.rpc, names, address, who=dask_worker.address)
+            # a busy worker gives no data
+            return dict(answer.get("data", {}))
+    return {}
 
 
 def known_workers(dask_scheduler: Any) -> dict[str, tuple[int, float]]:
