@@ -44,10 +44,13 @@ from nojit.runtime.errors import CompileError, NojitError, PackageError
 
 __all__ = ["Loop"]
 
-# jobs of each thread: one runs, one is at hand, one waits at the scheduler for the worker that needs it first
-_JOBS_AHEAD: Final = 3
+# jobs of each thread: one runs, one is at hand
+_JOBS_AHEAD: Final = 2
+# at the end, when fewer jobs of a whole length wait for each thread: one that is at hand at one worker cannot go to another
+_ENDING: Final = 2
+_JOBS_AHEAD_ENDING: Final = 1.3
 # jobs to send while there is no worker, so that a cluster that grows on demand starts some
-_UNMANNED: Final = 9
+_UNMANNED: Final = 8
 _DESCRIBED_AT_ONCE: Final = 64
 # variants and jobs of one turn: the first jobs leave while the last ones are made
 _TAKEN_AT_ONCE: Final = 1000
@@ -470,13 +473,20 @@ class Loop:
             # refused ones would not compile what others wait for
             slots = 0 if workers.threads or not workers.looked else _UNMANNED // _JOBS_AHEAD
         for _ in range(_SENT_AT_ONCE):
-            if not len(self._waiting) or len(self._sent) >= _JOBS_AHEAD * slots:
+            following = len(self._inbox) + self._following
+            if not len(self._waiting) or len(self._sent) >= self._most_sent(slots, following):
                 return False
-            group, calls = self._waiting.take(slots, len(self._inbox) + self._following)
+            group, calls = self._waiting.take(slots, following)
             sent = _Sent(group, calls, self._only())
             self._sent[sent] = None
             self._copy(sent)
         return True
+
+    def _most_sent(self, slots: int, following: int) -> float:
+        """Return how many jobs the workers should have."""
+        left_s = (len(self._waiting) + following) * self._waiting.mean_s
+        ending = left_s < _ENDING * slots * self._limits.job_s
+        return _JOBS_AHEAD_ENDING * slots if ending else _JOBS_AHEAD * slots
 
     def _copy(self, sent: _Sent) -> None:
         self._count += 1
