@@ -150,6 +150,7 @@ BROKEN: dict[str, tuple[str, Lie]] = {
     "a program of 8193 characters": ("size", at("programs", 0)("n" * 8193)),
     "an axis twice": ("duplicate", lambda header: header["axes"].append(header["axes"][0])),
     "an option twice": ("duplicate", lambda header: header["configs"][0]["options"].append(["num_warps", 8])),
+    "an option named as a param": ("duplicate", add("configs", 0, "options")(["BLOCK", 8])),
     "a constexpr twice in a config": ("duplicate", add("configs", 0, "constexprs")(["BLOCK", 1])),
     "a constexpr both derived and in a config": ("duplicate", add("configs", 0, "constexprs")(["EVEN", True])),
     "derived values twice": ("duplicate", lambda header: header["derived_values"].append(header["derived_values"][0])),

@@ -162,7 +162,7 @@ def test_a_zero_grid_launches_nothing(make: Make, tensor: Any, fakecuda: FakeCud
 
 
 def test_a_param_of_an_options_name_is_refused(make: Make) -> None:
-    message = "expected params and options of different names, got 'num_stages' twice - at .* kernel add"
+    message = "expected each param or option once, got 'num_stages' twice - at .* kernel add"
     with pytest.raises(BundleError, match=message):
         make({"n": "i32", "num_stages": "i32"})
 

@@ -70,13 +70,18 @@ static bool check_batch(nj_table_reader *reader, nj_named *names, nj_error *erro
     return check_once(names, table->batch_count, "param of the batch", error);
 }
 
-static bool check_options(const nj_table *table, nj_named *names, nj_error *error)
+/* Checks that the options of a config have names of their own: an expression, or a call's keyword, could else mean a param or an option. */
+static bool check_options(const nj_table_reader *reader, nj_named *names, nj_error *error)
 {
+    const nj_table *table = reader->table;
     bool right = true;
     for (uint32_t i = 0; right && i < table->config_count; i++) {
         const nj_config *config = &table->configs[i];
         for (uint32_t j = 0; j < config->option_count; j++) {
             names[j] = (nj_named){config->options[j].name, j};
+            if (find_param(reader, names[j].name) != NJ_NO_NAME) {
+                return refuse_twice(names[j].name, "param or option", error);
+            }
         }
         right = check_once(names, config->option_count, "option of a config", error);
     }
@@ -218,7 +223,7 @@ bool nj_check_names(nj_table_reader *reader, nj_error *error)
 {
     nj_named *names = make_names(&reader->arena, NJ_TABLE_SMALL_MAX, error);
     return names != NULL && sort_params(reader, error) && check_axes(reader, names, error) && check_batch(reader, names, error) &&
-           check_options(reader->table, names, error) && check_hints(reader, names, error) && check_constexprs(reader, error);
+           check_options(reader, names, error) && check_hints(reader, names, error) && check_constexprs(reader, error);
 }
 
 /* Whether a row comes behind the one before, by its key. */
