@@ -1,12 +1,12 @@
 /* Fuzz selection: a call out of the first 128 bytes is set against the table whose JSON and columns the rest holds, if it is one, and
  * the last four bytes the numbers of its rows and images. The rows that are handed out are those that break no rule, the best first. */
-#include "select/hint.h"
-#include "select/match_rules.h"
-#include "select/select.h"
-#include "select/spec.h"
-#include "table/type_name.h"
 #include "parts.h"
+#include "select/hint.h"
+#include "select/select.h"
+#include "select/serving_rules.h"
+#include "select/spec.h"
 #include "starve.h"
+#include "table/type_name.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -261,8 +261,8 @@ static bool take(void *context, size_t row)
     taken *it = context;
     uint32_t case_number = nj_table_at(it->table, NJ_COLUMN_CASE, row), rank;
     uint32_t bits = it->match->signatures->bits[it->table->cases[case_number].signature];
-    if (nj_match_rule(it->match, row) != NJ_RULE_NONE ||
-        !nj_search_rank(it->match, it->preference, case_number, nj_table_at(it->table, NJ_COLUMN_CONFIG, row), &rank)) {
+    if (nj_first_broken_rule(it->match, row) != NJ_RULE_NONE ||
+        !nj_config_rank(it->match, it->preference, case_number, nj_table_at(it->table, NJ_COLUMN_CONFIG, row), &rank)) {
         if (!fuzz_is_starved()) {
             abort();
         }
@@ -280,7 +280,7 @@ static bool take(void *context, size_t row)
 }
 
 /* Sets a coerced call against a table, once whole and once for the best alone. */
-static void choose(const nj_signatures *signatures, const nj_passed *passed, const nj_preference *preference)
+static void choose(const nj_signatures *signatures, const nj_coerced_call *passed, const nj_preference *preference)
 {
     const nj_table *table = signatures->table;
     nj_match match;
@@ -290,17 +290,17 @@ static void choose(const nj_signatures *signatures, const nj_passed *passed, con
     nj_verdict verdict = nj_match_open(&match, signatures, passed, &fault);
     if (verdict == NJ_SERVED) {
         taken it = {.table = table, .match = &match, .preference = preference};
-        verdict = nj_search_rows(&match, preference, take, &it);
+        verdict = nj_rows_best_first(&match, preference, take, &it);
         for (size_t row = 0; row < table->rows; row++) {
-            serving += nj_match_rule(&match, row) == NJ_RULE_NONE;
+            serving += nj_first_broken_rule(&match, row) == NJ_RULE_NONE;
         }
         bool whole = verdict != NJ_STOPPED && !fuzz_is_starved();
         if (whole && (serving != it.count || (verdict == NJ_SERVED) != (serving > 0))) {
             abort();
         }
-        nj_verdict chosen = nj_search_best(&match, preference, &best);
+        nj_verdict chosen = nj_best_row(&match, preference, &best);
         whole = whole && chosen != NJ_STOPPED && !fuzz_is_starved();
-        if (whole && (chosen != verdict || (serving > 0 && nj_match_rule(&match, best) != NJ_RULE_NONE))) {
+        if (whole && (chosen != verdict || (serving > 0 && nj_first_broken_rule(&match, best) != NJ_RULE_NONE))) {
             abort();
         }
         if (chosen == NJ_SERVED && serving > 0 && !fuzz_is_starved() && nj_near_hints(signatures, &passed->arguments, best, &hints) &&
@@ -354,7 +354,7 @@ static void select_of(const nj_table *table, source *from)
         made.ids = ids;
         draw_call(from, table, &made);
         bool stop = draw(from, 8) == 0;
-        nj_passed passed = {
+        nj_coerced_call passed = {
             .arguments = {made.values, made.leaves, made.descriptors},
             .given = made.given,
             .option_count = OPTIONS,

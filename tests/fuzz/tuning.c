@@ -142,7 +142,7 @@ void fuzz_input(const unsigned char *bytes, size_t size)
     }
     nj_preference preference = {.key = key, .key_count = keys, .tuned.multiprocessors = flat};
     nj_order order;
-    bool ranked = nj_rank(&block, &preference, &order);
+    bool ranked = nj_order_configs(&block, &preference, &order);
     if (!ranked && !fuzz_is_starved()) {
         abort();
     }

@@ -12,7 +12,7 @@
 #include "values/py_value.h"
 
 #include "driver/query.h"
-#include "select/passed.h"
+#include "select/coerced_call.h"
 
 /* Says on which device the call runs, and that every tensor lies there, or where every device reaches it. */
 static int join_device(const py_signature *signature, Py_ssize_t at, PyObject *object, const py_tensor *tensor,

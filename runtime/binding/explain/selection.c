@@ -10,8 +10,8 @@
 #include "variant_table/py_table.h"
 
 #include "select/hint.h"
-#include "select/match_rules.h"
 #include "select/select.h"
+#include "select/serving_rules.h"
 
 typedef struct {
     PyObject_HEAD
@@ -20,7 +20,7 @@ typedef struct {
     nj_signatures signatures;
     py_read_arguments *read;
     py_pile *pile;
-    nj_passed passed;
+    nj_coerced_call passed;
     nj_match match;
     py_ordering ordering; /* its object is owned */
     nj_tuning_key programs[NJ_TUNING_KEYS_MAX];
@@ -127,7 +127,7 @@ static int read_call(selection *self, PyObject *arguments, PyObject *constexprs,
     int read = read_arguments(self, arguments);
     read = read == 1 ? read_constexprs(self, constexprs, constants, given) : read;
     read = read == 1 ? read_options(self, options, constants, given, names) : read;
-    self->passed = (nj_passed){
+    self->passed = (nj_coerced_call){
         .arguments = {self->read->values, self->read->leaves, self->read->descriptors},
         .given = given,
         .option_count = option_count,
@@ -332,7 +332,7 @@ static PyObject *selection_rows(selection *self, PyObject *first)
     if (rows == NULL) {
         return NULL;
     }
-    nj_verdict outcome = nj_search_rows(&self->match, &self->preference, first == Py_True ? add_first_row : add_row, rows);
+    nj_verdict outcome = nj_rows_best_first(&self->match, &self->preference, first == Py_True ? add_first_row : add_row, rows);
     if (outcome == NJ_NO_MEMORY) {
         PyErr_NoMemory();
     }
@@ -345,7 +345,7 @@ static PyObject *selection_stages(selection *self, PyObject *Py_UNUSED(none))
     const Py_ssize_t rows = (Py_ssize_t)self->signatures.table->rows, between_signals = 256;
     PyObject *made = check_open(self) < 0 ? NULL : PyBytes_FromStringAndSize(NULL, rows);
     for (Py_ssize_t row = 0; made != NULL && row < rows; row++) {
-        PyBytes_AS_STRING(made)[row] = (char)nj_match_rule(&self->match, (size_t)row);
+        PyBytes_AS_STRING(made)[row] = (char)nj_first_broken_rule(&self->match, (size_t)row);
         if (self->match.starved) {
             PyErr_NoMemory();
         }
@@ -467,7 +467,7 @@ static PyObject *selection_key(selection *self, PyObject *row)
         return NULL;
     }
     uint32_t of = nj_table_at(table, NJ_COLUMN_CASE, at);
-    if (!nj_search_rank(&self->match, &self->preference, of, nj_table_at(table, NJ_COLUMN_CONFIG, at), &rank)) {
+    if (!nj_config_rank(&self->match, &self->preference, of, nj_table_at(table, NJ_COLUMN_CONFIG, at), &rank)) {
         return PyErr_NoMemory();
     }
     long hints = (long)table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, at)].count;

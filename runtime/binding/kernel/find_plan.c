@@ -87,7 +87,7 @@ static int publish(py_spec *spec, const nj_key *key, py_plan *plan)
 {
     bool published, taken = false;
     PY_BEGIN_LOCKED(spec);
-    published = nj_cache_publish(&spec->cache, key, plan, &taken);
+    published = nj_plan_cache_publish(&spec->cache, key, plan, &taken);
     if (published && taken) {
         Py_INCREF(plan);
     }
@@ -133,7 +133,7 @@ py_plan *py_find_plan(py_dispatcher *self, py_call *call)
     }
     nj_key key;
     bool cacheable = make_key(spec, call, &key);
-    py_plan *plan = cacheable ? nj_cache_find(&spec->cache, &key) : NULL;
+    py_plan *plan = cacheable ? nj_plan_cache_find(&spec->cache, &key) : NULL;
     if (plan != NULL) {
         return (py_plan *)Py_NewRef((PyObject *)plan);
     }

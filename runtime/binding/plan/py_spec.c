@@ -72,12 +72,12 @@ static int spec_traverse(py_spec *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
     visiting facts = {visit, arg};
-    return nj_cache_visit(&self->cache, visit_plan, &facts);
+    return nj_plan_cache_visit(&self->cache, visit_plan, &facts);
 }
 
 static int spec_clear(py_spec *self)
 {
-    nj_cache_clear(&self->cache, drop_plan);
+    nj_plan_cache_clear(&self->cache, drop_plan);
     return 0;
 }
 

@@ -7,7 +7,7 @@
 #include "plan/py_plan.h"
 #include "variant_table/py_tuning.h"
 
-#include "launch/cache.h"
+#include "launch/plan_cache.h"
 #include "select/spec.h"
 
 typedef struct {
@@ -16,7 +16,7 @@ typedef struct {
     py_ordering ordering; /* its object is owned */
     PyObject *table;      /* that the facts are of */
     py_ids *ids;
-    nj_cache cache;
+    nj_plan_cache cache;
 } py_spec;
 
 extern PyTypeObject *py_spec_type;

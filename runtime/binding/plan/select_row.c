@@ -53,7 +53,7 @@ static int read_given(PyObject *owner, const py_signature *signature, const py_c
     return status;
 }
 
-static Py_ssize_t select_row(const py_spec *spec, const nj_passed *passed)
+static Py_ssize_t select_row(const py_spec *spec, const nj_coerced_call *passed)
 {
     nj_fault fault;
     size_t row = 0;
@@ -73,7 +73,7 @@ Py_ssize_t py_select_row(PyObject *owner, const py_signature *signature, const p
         return row;
     }
     if (read_given(owner, signature, call, made) == 0) {
-        const nj_passed passed = {
+        const nj_coerced_call passed = {
             .arguments = {call->values, call->leaves, call->descriptors},
             .given = made->given,
             .option_count = (size_t)(signature->count - signature->param_count),

@@ -7,8 +7,8 @@
 #include "values/make_value.h"
 #include "values/py_value.h"
 
+#include "select/coerced_call.h"
 #include "select/constexpr.h"
-#include "select/passed.h"
 #include "select/signatures.h"
 
 /* The fields of an `Argument`; owned. */

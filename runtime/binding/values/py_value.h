@@ -6,7 +6,7 @@
 #include <Python.h>
 
 #include "expr/value.h"
-#include "select/passed.h"
+#include "select/coerced_call.h"
 
 /* Reads an int that is no bool. One beyond 64 bits is unknown here, and the slow path says so. */
 static inline void py_read_int(PyObject *object, nj_value *value)

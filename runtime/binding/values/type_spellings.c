@@ -4,7 +4,7 @@
 #include "python/utf8.h"
 #include "values/make_value.h"
 
-#include "launch/row.h"
+#include "launch/row_facts.h"
 #include "table/type_name.h"
 
 /* `is_type(text)`: whether it is a type, in its one spelling. */

@@ -40,7 +40,7 @@ static PyObject *rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     if (read_key(key, multiprocessors, &asked) && py_read_block(block, asked.preference.key_count, &asked.pile, &read)) {
-        made = nj_rank(&read, &asked.preference, &order) ? py_tuple_of_numbers(order.configs, order.count) : PyErr_NoMemory();
+        made = nj_order_configs(&read, &asked.preference, &order) ? py_tuple_of_numbers(order.configs, order.count) : PyErr_NoMemory();
     }
     nj_order_clear(&order);
     py_pile_free(asked.pile);

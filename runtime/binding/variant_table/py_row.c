@@ -58,7 +58,7 @@ static PyObject *row_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED
     self->image = nj_table_at(home.table, NJ_COLUMN_IMAGE, (size_t)row);
     home.ids = ((py_ids *)ids)->ids;
     home.argument_count = arguments < 0 ? 0 : (size_t)arguments;
-    if (!nj_row_read(&home, (size_t)row, &self->facts, &error)) {
+    if (!nj_row_facts_read(&home, (size_t)row, &self->facts, &error)) {
         py_raise(&error, where);
         Py_CLEAR(self);
     }
@@ -68,7 +68,7 @@ static PyObject *row_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED
 static void row_dealloc(py_row *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    nj_row_close(&self->facts);
+    nj_row_facts_close(&self->facts);
     Py_XDECREF(self->table);
     Py_XDECREF(self->ids);
     type->tp_free(self);

@@ -5,7 +5,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "launch/row.h"
+#include "launch/row_facts.h"
 
 extern PyTypeObject *py_row_type;
 

@@ -13,7 +13,7 @@
 #include "table/cost.h"
 #include "table/expressions.h"
 #include "table/row_check.h"
-#include "table/work.h"
+#include "table/work_limits.h"
 
 typedef struct {
     PyObject_HEAD

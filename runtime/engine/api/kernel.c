@@ -114,7 +114,7 @@ static nj_kernel *read_kernel(nj_bundle *bundle, size_t number, nj_error *error)
 static void close_device(nj_kernel_device *it)
 {
     if (it != NULL) {
-        nj_cache_clear(&it->plans, NULL);
+        nj_plan_cache_clear(&it->plans, NULL);
         nj_spec_clear(&it->spec);
         free(it);
     }

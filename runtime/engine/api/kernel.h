@@ -4,13 +4,13 @@
 
 #include "api/bundle.h"
 #include "driver/driver.h"
-#include "launch/cache.h"
+#include "launch/plan_cache.h"
 #include "select/spec.h"
 
 /* A kernel on one device. */
 typedef struct {
     nj_spec spec;
-    nj_cache plans; /* by key; guarded by the kernel's lock while written */
+    nj_plan_cache plans; /* by key; guarded by the kernel's lock while written */
 } nj_kernel_device;
 
 /* The configs of a kernel as callers see them. */

@@ -2,7 +2,7 @@
 
 #include "base/sized.h"
 #include "launch/descriptor.h"
-#include "select/passed.h"
+#include "select/coerced_call.h"
 
 #include <stdlib.h>
 

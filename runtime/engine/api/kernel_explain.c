@@ -1,7 +1,7 @@
 /* Why each variant of a kernel serves a call or not. */
 #include "api/kernel_select.h"
 #include "select/hint.h"
-#include "select/match_rules.h"
+#include "select/serving_rules.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,7 +192,7 @@ static void tell_all(nj_call_match *it, const nj_bound_call *call, size_t chosen
         if (row == chosen) {
             w.reason.code = NJ_REASON_CHOSEN;
         } else {
-            write_reason(&w, nj_match_rule(&it->match, row));
+            write_reason(&w, nj_first_broken_rule(&it->match, row));
         }
         w.reason.name = w.name[0] == 0 ? NULL : w.name;
         w.reason.expected = w.expected;

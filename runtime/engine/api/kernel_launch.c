@@ -12,7 +12,7 @@ static bool publish(nj_kernel *kernel, nj_kernel_device *on, const nj_key *key, 
 {
     bool taken;
     pthread_mutex_lock(&kernel->lock);
-    bool done = nj_cache_publish(&on->plans, key, plan, &taken);
+    bool done = nj_plan_cache_publish(&on->plans, key, plan, &taken);
     pthread_mutex_unlock(&kernel->lock);
     return done || nj_no_memory(error);
 }
@@ -47,7 +47,7 @@ static nj_plan *find_plan(nj_kernel *kernel, const nj_call *given, int device, n
         return NULL;
     }
     nj_arguments arguments = nj_call_arguments(call);
-    nj_plan *plan = nj_spec_key(&on->spec, call->values, &arguments, &key) ? nj_cache_find(&on->plans, &key) : NULL;
+    nj_plan *plan = nj_spec_key(&on->spec, call->values, &arguments, &key) ? nj_plan_cache_find(&on->plans, &key) : NULL;
     return plan != NULL ? plan : resolve(kernel, on, given, call, device, error);
 }
 

@@ -30,12 +30,12 @@ static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fa
 }
 
 /* Takes a call as selection does; false with `error` filled. */
-static bool read_passed(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *constants, nj_passed *passed, nj_error *error)
+static bool read_passed(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *constants, nj_coerced_call *passed, nj_error *error)
 {
     if (!nj_constants_read(kernel, call, constants, error)) {
         return false;
     }
-    *passed = (nj_passed){
+    *passed = (nj_coerced_call){
         .arguments = nj_call_arguments(call),
         .given = constants->given,
         .option_count = kernel->option_count,
@@ -60,7 +60,7 @@ bool nj_call_match_open(nj_call_match *it, const nj_kernel *kernel, const nj_ker
 bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error)
 {
     nj_given_constants constants;
-    nj_passed passed;
+    nj_coerced_call passed;
     nj_fault fault = {0};
     bool served = false;
     if (read_passed(kernel, call, &constants, &passed, error)) {

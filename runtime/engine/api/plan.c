@@ -2,7 +2,7 @@
 
 #include "base/texts.h"
 #include "launch/loaded_image.h"
-#include "launch/row.h"
+#include "launch/row_facts.h"
 
 #include <stdlib.h>
 
@@ -47,7 +47,7 @@ static bool fill_plan(nj_plan *plan, nj_row_facts *facts, int device, nj_error *
     }
     const nj_kernel *kernel = plan->kernel;
     bool filled = nj_runnable_init(&plan->it, &facts->facts, error) &&
-                  nj_values_find(&plan->values, &kernel->table, plan->row, kernel->ids, &plan->it, error) &&
+                  nj_leaf_values_find(&plan->values, &kernel->table, plan->row, kernel->ids, &plan->it, error) &&
                   (keep_symbol(plan, facts->launch.symbol) || nj_no_memory(error));
     return filled || nj_within_kernel(kernel, error);
 }
@@ -56,7 +56,7 @@ void nj_plan_free(nj_plan *plan)
 {
     if (plan != NULL) {
         nj_runnable_clear(&plan->it);
-        nj_values_clear(&plan->values);
+        nj_leaf_values_clear(&plan->values);
         free(plan->symbol);
         free(plan);
     }
@@ -73,8 +73,8 @@ static nj_plan *make_plan(nj_kernel *kernel, size_t row, int device, nj_error *e
     if (made) {
         plan->kernel = kernel;
         plan->row = row;
-        made = nj_row_read(&home, row, facts, error) ? fill_plan(plan, facts, device, error) : nj_within_kernel(kernel, error);
-        nj_row_close(facts);
+        made = nj_row_facts_read(&home, row, facts, error) ? fill_plan(plan, facts, device, error) : nj_within_kernel(kernel, error);
+        nj_row_facts_close(facts);
     }
     free(facts);
     if (!made) {
@@ -163,7 +163,7 @@ static __attribute__((noinline)) bool find_grid(const nj_plan *plan, const void 
 {
     nj_value seen[NJ_ARGUMENTS_MAX];
     memset(seen, 0, plan->it.argument_count * sizeof *seen);
-    nj_values_see(&plan->values, values, seen);
+    nj_leaf_values_see(&plan->values, values, seen);
     return nj_plan_grid(plan, seen, grid, error);
 }
 
@@ -183,7 +183,7 @@ static bool launch_values(const nj_plan *plan, const void *const *values, const 
     } else if (!find_grid(plan, values, size, error)) {
         return false;
     }
-    if (!nj_values_check(&plan->values, values, error)) {
+    if (!nj_leaf_values_check(&plan->values, values, error)) {
         return nj_within_kernel(plan->kernel, error);
     }
     if (!nj_plan_begin(plan, size, stream, &launch, error)) {
@@ -192,7 +192,7 @@ static bool launch_values(const nj_plan *plan, const void *const *values, const 
     if (nj_launch_is_empty(&launch)) {
         return true;
     }
-    return nj_values_pack(&plan->values, &plan->it, values, &launch, error) ? nj_plan_enqueue(plan, &launch, error)
+    return nj_leaf_values_pack(&plan->values, &plan->it, values, &launch, error) ? nj_plan_enqueue(plan, &launch, error)
                                                                             : nj_within_argument(plan->kernel, error);
 }
 

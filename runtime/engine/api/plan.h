@@ -4,7 +4,7 @@
 
 #include "api/kernel.h"
 #include "launch/launch.h"
-#include "launch/values.h"
+#include "launch/leaf_values.h"
 
 struct nj_plan {
     nj_plan *next; /* of its kernel */

@@ -3,7 +3,7 @@
 #define NOJIT_IMAGE_CHECK_H
 
 #include "base/error.h"
-#include "image/kernel.h"
+#include "image/image_kernel.h"
 
 /* What a table says of an image. */
 typedef struct {

@@ -8,7 +8,7 @@
 #define NOJIT_IMAGE_CUBIN_H
 
 #include "image/elf.h"
-#include "image/kernel.h"
+#include "image/image_kernel.h"
 
 typedef struct {
     nj_elf elf;

@@ -7,7 +7,7 @@
 #define NOJIT_IMAGE_HSACO_H
 
 #include "image/elf.h"
-#include "image/kernel.h"
+#include "image/image_kernel.h"
 
 typedef struct {
     nj_elf elf;

@@ -20,7 +20,7 @@ typedef struct nj_slot {
     uint8_t dtype; /* how its bytes are made; pointers count as NJ_DTYPE_U64 */
 } nj_slot;
 
-/* Copies slots and maps, which `nj_row_read` has checked; false with `error` filled. */
+/* Copies slots and maps, which `nj_row_facts_read` has checked; false with `error` filled. */
 bool nj_runnable_read_slots(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error);
 bool nj_runnable_read_maps(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error);
 

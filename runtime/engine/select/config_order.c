@@ -273,7 +273,7 @@ static bool rank_by_near(const nj_tuning_block *block, const nj_preference *by, 
     return made;
 }
 
-bool nj_rank(const nj_tuning_block *block, const nj_preference *preference, nj_order *order)
+bool nj_order_configs(const nj_tuning_block *block, const nj_preference *preference, nj_order *order)
 {
     met_configs all;
     uint32_t equal = equal_problem(block, preference);

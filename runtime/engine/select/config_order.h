@@ -30,7 +30,7 @@ typedef struct {
 } nj_order;
 
 /* Orders the configs of a block for a key, the best first: those that its problems name. False without memory. */
-NJ_INTERNAL bool nj_rank(const nj_tuning_block *block, const nj_preference *preference, nj_order *order);
+NJ_INTERNAL bool nj_order_configs(const nj_tuning_block *block, const nj_preference *preference, nj_order *order);
 
 NJ_INTERNAL void nj_order_clear(nj_order *order);
 

@@ -1,7 +1,7 @@
 #include "select/hint.h"
 
-#include "select/lookup.h"
-#include "select/search.h"
+#include "select/rows_best_first.h"
+#include "table/find_by_name.h"
 
 /* The argument at a leaf path, x or x.1.0; NULL if the call's tuples have none there. */
 static const nj_value *leaf_at(const nj_signatures *signatures, const nj_arguments *arguments, nj_span path)

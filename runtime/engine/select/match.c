@@ -1,7 +1,7 @@
 /* Setting a call against a table, as match.h says. */
-#include "select/match_rules.h"
+#include "select/serving_rules.h"
 
-#include "select/lookup.h"
+#include "table/find_by_name.h"
 
 #include <stdlib.h>
 
@@ -232,7 +232,7 @@ static bool make_room(nj_match *match)
            match->allowed != NULL && match->held != NULL && match->states != NULL && match->derived != NULL;
 }
 
-nj_verdict nj_match_open(nj_match *match, const nj_signatures *signatures, const nj_passed *call, nj_fault *fault)
+nj_verdict nj_match_open(nj_match *match, const nj_signatures *signatures, const nj_coerced_call *call, nj_fault *fault)
 {
     *match = (nj_match){.signatures = signatures, .call = call};
     *fault = (nj_fault){0};

@@ -1,9 +1,9 @@
-/* A call set against a table: what its arguments, constexprs and options fit, each judged once. match_rules.h asks the rest. */
+/* A call set against a table: what its arguments, constexprs and options fit, each judged once. serving_rules.h asks the rest. */
 #ifndef NOJIT_SELECT_MATCH_H
 #define NOJIT_SELECT_MATCH_H
 
+#include "select/coerced_call.h"
 #include "select/constexpr.h"
-#include "select/passed.h"
 #include "select/signatures.h"
 
 /* What came of a selection. */
@@ -38,7 +38,7 @@ typedef enum { NJ_NOT_ASKED, NJ_NO, NJ_YES } nj_known;
 /* A call set against a table: each part is judged once. */
 typedef struct {
     const nj_signatures *signatures;
-    const nj_passed *call;
+    const nj_coerced_call *call;
     uint64_t *takers;   /* of each runtime param: the types that take its argument */
     nj_constant *resolved; /* of each param and option: what the given constexpr stands for */
     int64_t *wanted;    /* of each axis: the number of the call's value, or one of the above */
@@ -56,7 +56,7 @@ typedef struct {
 
 /* Sets a coerced call against a table; both must outlive the match. NJ_SERVED if the kernel can take such a call at all.
  * `nj_match_close` is due in any case. */
-NJ_INTERNAL nj_verdict nj_match_open(nj_match *match, const nj_signatures *signatures, const nj_passed *call, nj_fault *fault);
+NJ_INTERNAL nj_verdict nj_match_open(nj_match *match, const nj_signatures *signatures, const nj_coerced_call *call, nj_fault *fault);
 NJ_INTERNAL void nj_match_close(nj_match *match);
 
 /* Places: of params, then of the call's options. */

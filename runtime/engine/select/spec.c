@@ -1,7 +1,7 @@
 /* The fields of a key: what of a call decides, and where it leaves its mark, as spec.h says. */
-#include "select/programs.h"
+#include "select/key_expressions.h"
 
-#include "select/lookup.h"
+#include "table/find_by_name.h"
 
 #include <stdlib.h>
 
@@ -170,7 +170,7 @@ bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t opti
     if (!number_values(table, ids)) {
         return nj_no_memory(error);
     }
-    if (!nj_spec_find_programs(spec, error)) {
+    if (!nj_spec_find_expressions(spec, error)) {
         return false;
     }
     spec->fields = calloc((size_t)spec->argument_count + spec->program_count + 1, sizeof *spec->fields);

@@ -2,8 +2,8 @@
 
 #include "expr/infix.h"
 #include "expr/postfix.h"
-#include "select/lookup.h"
-#include "select/programs.h"
+#include "select/key_expressions.h"
+#include "table/find_by_name.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 
 #include "json/limits.h"
 #include "table/arena.h"
-#include "table/names.h"
+#include "table/sorted_names.h"
 #include "table/table.h"
 
 enum {

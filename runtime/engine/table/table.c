@@ -6,7 +6,7 @@
 #include "table/rules.h"
 #include "table/tuning.h"
 #include "table/type_name.h"
-#include "table/work.h"
+#include "table/work_limits.h"
 
 const char *const nj_column_names[NJ_COLUMN_COUNT] = {
     [NJ_COLUMN_CASE] = "case",     [NJ_COLUMN_CONFIG] = "config", [NJ_COLUMN_HINTS] = "hints",         [NJ_COLUMN_DERIVED] = "derived",

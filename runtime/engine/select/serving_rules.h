@@ -1,8 +1,8 @@
 /* The rules by which a variant serves a call. A variant *serves* a call if its types take the arguments, its matrix constexprs are the
  * call's, its config is one that the caller's own settings allow and whose `requires` holds, its derived constexprs are what the call
  * gives, and all its hints hold. What cannot be evaluated for a call does not hold. */
-#ifndef NOJIT_SELECT_MATCH_RULES_H
-#define NOJIT_SELECT_MATCH_RULES_H
+#ifndef NOJIT_SELECT_SERVING_RULES_H
+#define NOJIT_SELECT_SERVING_RULES_H
 
 #include "select/match.h"
 
@@ -18,7 +18,7 @@ typedef enum {
 } nj_rule;
 
 /* The first rule that a row breaks. */
-NJ_INTERNAL nj_rule nj_match_rule(nj_match *match, size_t row);
+NJ_INTERNAL nj_rule nj_first_broken_rule(nj_match *match, size_t row);
 
 /* -- matrix -- */
 

@@ -1,7 +1,7 @@
-#include "select/programs.h"
+#include "select/key_expressions.h"
 
 #include "expr/postfix.h"
-#include "select/lookup.h"
+#include "table/find_by_name.h"
 
 #include <stdlib.h>
 
@@ -331,7 +331,7 @@ static bool computes(const nj_table *table)
     return any;
 }
 
-bool nj_spec_find_programs(nj_spec *spec, nj_error *error)
+bool nj_spec_find_expressions(nj_spec *spec, nj_error *error)
 {
     const nj_table *table = spec->signatures.table;
     if (!computes(table)) {

@@ -1,6 +1,6 @@
 /* Launches of a variant with the values of its params in memory: nothing is read of arguments, and nothing chosen. */
-#ifndef NOJIT_LAUNCH_VALUES_H
-#define NOJIT_LAUNCH_VALUES_H
+#ifndef NOJIT_LAUNCH_LEAF_VALUES_H
+#define NOJIT_LAUNCH_LEAF_VALUES_H
 
 #include "launch/launch.h"
 #include "select/ids.h"
@@ -35,16 +35,16 @@ typedef struct {
 
 /* Finds what values a row's runnable takes; false with `error` filled. `ids` gets the constants that are compiled in. To be cleared,
  * whether or not this succeeds. */
-bool nj_values_find(nj_leaf_values *it, const nj_table *table, size_t row, nj_ids *ids, const nj_runnable *runnable, nj_error *error);
-void nj_values_clear(nj_leaf_values *it);
+bool nj_leaf_values_find(nj_leaf_values *it, const nj_table *table, size_t row, nj_ids *ids, const nj_runnable *runnable, nj_error *error);
+void nj_leaf_values_clear(nj_leaf_values *it);
 
 /* Checks the hints that the variant was compiled for, by one mask; false with `error` filled. */
-bool nj_values_check(const nj_leaf_values *it, const void *const *values, nj_error *error);
+bool nj_leaf_values_check(const nj_leaf_values *it, const void *const *values, nj_error *error);
 
 /* Makes of values what expressions see, by argument: `seen` has room for all. */
-void nj_values_see(const nj_leaf_values *it, const void *const *values, nj_value *seen);
+void nj_leaf_values_see(const nj_leaf_values *it, const void *const *values, nj_value *seen);
 
 /* Fills the params of a launch, which point into `values` and `launch`; false with `error` filled. */
-bool nj_values_pack(const nj_leaf_values *it, const nj_runnable *runnable, const void *const *values, nj_launch_state *launch, nj_error *error);
+bool nj_leaf_values_pack(const nj_leaf_values *it, const nj_runnable *runnable, const void *const *values, nj_launch_state *launch, nj_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-#include "table/work.h"
+#include "table/work_limits.h"
 
 #include "table/expressions.h"
 #include "table/reading.h"

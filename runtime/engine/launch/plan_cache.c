@@ -1,4 +1,4 @@
-#include "launch/cache.h"
+#include "launch/plan_cache.h"
 
 #include <stdlib.h>
 
@@ -12,20 +12,20 @@ typedef struct {
 } cache_entry;
 
 /* The entries, and the smaller array that they were in before. */
-struct nj_cache_places {
-    struct nj_cache_places *previous;
+struct nj_plan_cache_places {
+    struct nj_plan_cache_places *previous;
     size_t capacity; /* a power of two */
     _Atomic(cache_entry *) entries[];
 };
 
-static cache_entry *entry_at(nj_cache_places *places, size_t at)
+static cache_entry *entry_at(nj_plan_cache_places *places, size_t at)
 {
     return atomic_load_explicit(&places->entries[at & (places->capacity - 1)], memory_order_acquire);
 }
 
-void nj_cache_clear(nj_cache *cache, void (*drop)(void *plan))
+void nj_plan_cache_clear(nj_plan_cache *cache, void (*drop)(void *plan))
 {
-    nj_cache_places *places = atomic_exchange(&cache->places, NULL);
+    nj_plan_cache_places *places = atomic_exchange(&cache->places, NULL);
     cache->used = 0;
     for (size_t i = 0; places != NULL && i < places->capacity; i++) {
         cache_entry *entry = entry_at(places, i);
@@ -35,15 +35,15 @@ void nj_cache_clear(nj_cache *cache, void (*drop)(void *plan))
         free(entry);
     }
     while (places != NULL) {
-        nj_cache_places *previous = places->previous;
+        nj_plan_cache_places *previous = places->previous;
         free(places);
         places = previous;
     }
 }
 
-int nj_cache_visit(nj_cache *cache, int (*visit)(void *plan, void *context), void *context)
+int nj_plan_cache_visit(nj_plan_cache *cache, int (*visit)(void *plan, void *context), void *context)
 {
-    nj_cache_places *places = atomic_load_explicit(&cache->places, memory_order_relaxed);
+    nj_plan_cache_places *places = atomic_load_explicit(&cache->places, memory_order_relaxed);
     int status = 0;
     for (size_t i = 0; places != NULL && status == 0 && i < places->capacity; i++) {
         cache_entry *entry = entry_at(places, i);
@@ -58,9 +58,9 @@ static bool same_key(const cache_entry *entry, const nj_key *key)
            memcmp(entry->words, key->words, key->count * sizeof *key->words) == 0;
 }
 
-void *nj_cache_find(nj_cache *cache, const nj_key *key)
+void *nj_plan_cache_find(nj_plan_cache *cache, const nj_key *key)
 {
-    nj_cache_places *places = atomic_load_explicit(&cache->places, memory_order_acquire);
+    nj_plan_cache_places *places = atomic_load_explicit(&cache->places, memory_order_acquire);
     for (size_t at = (size_t)key->hash; places != NULL; at++) {
         const cache_entry *entry = entry_at(places, at);
         if (entry == NULL) {
@@ -73,7 +73,7 @@ void *nj_cache_find(nj_cache *cache, const nj_key *key)
     return NULL;
 }
 
-static void place(nj_cache_places *places, cache_entry *entry)
+static void place(nj_plan_cache_places *places, cache_entry *entry)
 {
     size_t at = (size_t)entry->hash;
     while (entry_at(places, at) != NULL) {
@@ -83,14 +83,14 @@ static void place(nj_cache_places *places, cache_entry *entry)
 }
 
 /* Makes room for one more; false without memory. */
-static bool grow(nj_cache *cache)
+static bool grow(nj_plan_cache *cache)
 {
-    nj_cache_places *old = atomic_load_explicit(&cache->places, memory_order_relaxed);
+    nj_plan_cache_places *old = atomic_load_explicit(&cache->places, memory_order_relaxed);
     if (old != NULL && cache->used * 2 < old->capacity) {
         return true;
     }
     size_t capacity = old == NULL ? CAPACITY_AT_FIRST : old->capacity * 2;
-    nj_cache_places *places = calloc(1, sizeof *places + capacity * sizeof *places->entries);
+    nj_plan_cache_places *places = calloc(1, sizeof *places + capacity * sizeof *places->entries);
     if (places == NULL) {
         return false;
     }
@@ -106,10 +106,10 @@ static bool grow(nj_cache *cache)
     return true;
 }
 
-bool nj_cache_publish(nj_cache *cache, const nj_key *key, void *plan, bool *taken)
+bool nj_plan_cache_publish(nj_plan_cache *cache, const nj_key *key, void *plan, bool *taken)
 {
     *taken = false;
-    if (cache->used >= NJ_CACHED_PLANS_MAX || nj_cache_find(cache, key) != NULL) {
+    if (cache->used >= NJ_CACHED_PLANS_MAX || nj_plan_cache_find(cache, key) != NULL) {
         return true;
     }
     cache_entry *entry = malloc(sizeof *entry + key->count * sizeof *key->words);

@@ -1,6 +1,6 @@
 /* What an image says of one of its kernels, whichever vendor's it is. */
-#ifndef NOJIT_IMAGE_KERNEL_H
-#define NOJIT_IMAGE_KERNEL_H
+#ifndef NOJIT_IMAGE_IMAGE_KERNEL_H
+#define NOJIT_IMAGE_IMAGE_KERNEL_H
 
 #include "base/span.h"
 

@@ -1,6 +1,6 @@
 /* Limits of what calls and checks go through for a table, however well it compresses: time in proportion to the file. */
-#ifndef NOJIT_TABLE_WORK_H
-#define NOJIT_TABLE_WORK_H
+#ifndef NOJIT_TABLE_WORK_LIMITS_H
+#define NOJIT_TABLE_WORK_LIMITS_H
 
 #include "table/table.h"
 

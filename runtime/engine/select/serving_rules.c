@@ -1,7 +1,7 @@
-#include "select/match_rules.h"
+#include "select/serving_rules.h"
 
 #include "select/hint.h"
-#include "select/lookup.h"
+#include "table/find_by_name.h"
 
 bool nj_match_asks(const nj_match *match, size_t place)
 {
@@ -79,7 +79,7 @@ bool nj_match_hinted(nj_match *match, uint32_t number)
     return match->held[number] == NJ_YES;
 }
 
-nj_rule nj_match_rule(nj_match *match, size_t row)
+nj_rule nj_first_broken_rule(nj_match *match, size_t row)
 {
     const nj_table *table = match->signatures->table;
     uint32_t case_number = nj_table_at(table, NJ_COLUMN_CASE, row), config = nj_table_at(table, NJ_COLUMN_CONFIG, row);

@@ -1,9 +1,9 @@
-#include "launch/row.h"
+#include "launch/row_facts.h"
 
 #include "base/arch.h"
 #include "expr/postfix.h"
-#include "select/lookup.h"
-#include "select/programs.h"
+#include "select/key_expressions.h"
+#include "table/find_by_name.h"
 #include "table/leaves.h"
 #include "table/row_check.h"
 
@@ -273,7 +273,7 @@ static void take_launch(nj_row_facts *it, const nj_row_home *home)
     };
 }
 
-bool nj_row_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error)
+bool nj_row_facts_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error)
 {
     const nj_table *table = home->table;
     row_reading it = {.home = home, .row = row, .facts = facts, .error = error,
@@ -287,7 +287,7 @@ bool nj_row_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_er
     return nj_check_packing(table, row, &facts->launch, error) && read_slots(&it) && read_grid(&it);
 }
 
-void nj_row_close(nj_row_facts *facts)
+void nj_row_facts_close(nj_row_facts *facts)
 {
     for (int i = 0; i < facts->facts.grid_count; i++) {
         free(facts->facts.grid[i].code);

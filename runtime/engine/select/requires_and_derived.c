@@ -1,8 +1,8 @@
-/* What expressions of a table come to for a call, in a case and with a config: two of the rules of match_rules.h ask. */
-#include "select/match_rules.h"
+/* What expressions of a table come to for a call, in a case and with a config: two of the rules of serving_rules.h ask. */
+#include "select/serving_rules.h"
 
 #include "expr/postfix.h"
-#include "select/lookup.h"
+#include "table/find_by_name.h"
 
 #include <stdlib.h>
 

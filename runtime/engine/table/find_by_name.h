@@ -1,6 +1,6 @@
 /* Finds things of a table by their names: params, axes, what configs set, and what constexprs were built with. */
-#ifndef NOJIT_SELECT_LOOKUP_H
-#define NOJIT_SELECT_LOOKUP_H
+#ifndef NOJIT_TABLE_FIND_BY_NAME_H
+#define NOJIT_TABLE_FIND_BY_NAME_H
 
 #include "table/table.h"
 

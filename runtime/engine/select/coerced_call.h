@@ -1,6 +1,6 @@
 /* What a call passes, as selection takes it. */
-#ifndef NOJIT_SELECT_PASSED_H
-#define NOJIT_SELECT_PASSED_H
+#ifndef NOJIT_SELECT_COERCED_CALL_H
+#define NOJIT_SELECT_COERCED_CALL_H
 
 #include "expr/arguments.h"
 #include "table/constant.h"
@@ -21,6 +21,6 @@ typedef struct {
     int arch;                           /* what ``arch`` stands for in expressions: 90; 0 if unknown */
     bool (*interrupted)(void *context); /* whether to stop, asked every few hundred looks; may be NULL */
     void *context;
-} nj_passed;
+} nj_coerced_call;
 
 #endif

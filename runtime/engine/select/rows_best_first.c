@@ -1,6 +1,6 @@
-#include "select/search.h"
+#include "select/rows_best_first.h"
 
-#include "select/match_rules.h"
+#include "select/serving_rules.h"
 
 #include <stdlib.h>
 
@@ -46,7 +46,7 @@ typedef struct {
 /* Counts a look; false where the caller wants to stop. */
 static bool look(nj_match *match)
 {
-    const nj_passed *call = match->call;
+    const nj_coerced_call *call = match->call;
     if (++match->looks % LOOKS_BETWEEN == 0 && call->interrupted != NULL && call->interrupted(call->context)) {
         match->stopped = true;
     }
@@ -165,7 +165,7 @@ static bool make_order(search *it, uint32_t block)
 {
     block_order *made = &it->orders[block];
     nj_order order;
-    made->made = nj_rank(&it->preference->tuned.table->blocks[block], it->preference, &order);
+    made->made = nj_order_configs(&it->preference->tuned.table->blocks[block], it->preference, &order);
     made->listed = made->made ? malloc(((size_t)order.count + 1) * sizeof *made->listed) : NULL;
     if (made->listed != NULL) {
         for (uint32_t i = 0; i < order.count; i++) {
@@ -304,7 +304,7 @@ static void clear_search(search *it)
     free(it->served);
 }
 
-nj_verdict nj_search_rows(nj_match *match, const nj_preference *preference, nj_take_row take, void *context)
+nj_verdict nj_rows_best_first(nj_match *match, const nj_preference *preference, nj_take_row take, void *context)
 {
     search it = {.match = match, .preference = preference};
     bool any = false;
@@ -322,12 +322,12 @@ static bool take_first(void *context, size_t row)
     return false;
 }
 
-nj_verdict nj_search_best(nj_match *match, const nj_preference *preference, size_t *row)
+nj_verdict nj_best_row(nj_match *match, const nj_preference *preference, size_t *row)
 {
-    return nj_search_rows(match, preference, take_first, row);
+    return nj_rows_best_first(match, preference, take_first, row);
 }
 
-bool nj_search_rank(nj_match *match, const nj_preference *preference, uint32_t case_number, uint32_t config, uint32_t *rank)
+bool nj_config_rank(nj_match *match, const nj_preference *preference, uint32_t case_number, uint32_t config, uint32_t *rank)
 {
     search it = {.match = match, .preference = preference};
     *rank = config;

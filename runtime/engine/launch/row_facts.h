@@ -1,6 +1,6 @@
 /* A row of a variant table as a runnable takes it: what its image must be, what fills its parameters, the programs of its grid. */
-#ifndef NOJIT_LAUNCH_ROW_H
-#define NOJIT_LAUNCH_ROW_H
+#ifndef NOJIT_LAUNCH_ROW_FACTS_H
+#define NOJIT_LAUNCH_ROW_FACTS_H
 
 #include "image/check.h"
 #include "launch/runnable.h"
@@ -25,8 +25,8 @@ typedef struct {
 } nj_row_facts;
 
 /* Reads a row, and checks what it packs. False with `error` filled. To be closed, whether or not this succeeds. */
-NJ_INTERNAL bool nj_row_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error);
-NJ_INTERNAL void nj_row_close(nj_row_facts *facts);
+NJ_INTERNAL bool nj_row_facts_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error);
+NJ_INTERNAL void nj_row_facts_close(nj_row_facts *facts);
 
 /* Returns how many bytes a parameter of a type takes, 0 if no single parameter has such a type. `dtype` says how they are made. */
 NJ_INTERNAL uint32_t nj_param_bytes(nj_span type, uint8_t *dtype);

@@ -1,4 +1,4 @@
-#include "table/names.h"
+#include "table/sorted_names.h"
 
 #include <stdlib.h>
 

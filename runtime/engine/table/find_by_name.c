@@ -1,4 +1,4 @@
-#include "select/lookup.h"
+#include "table/find_by_name.h"
 
 size_t nj_param_place(const nj_table *table, nj_span name)
 {

@@ -1,6 +1,6 @@
 /* Names, sorted for look-up. Sorting and binary search take no longer however the names are chosen. */
-#ifndef NOJIT_TABLE_NAMES_H
-#define NOJIT_TABLE_NAMES_H
+#ifndef NOJIT_TABLE_SORTED_NAMES_H
+#define NOJIT_TABLE_SORTED_NAMES_H
 
 #include "base/span.h"
 

@@ -1,9 +1,9 @@
-#include "launch/values.h"
+#include "launch/leaf_values.h"
 
 #include "base/texts.h"
 #include "launch/descriptor.h"
 #include "launch/pack.h"
-#include "launch/row.h"
+#include "launch/row_facts.h"
 #include "launch/slot.h"
 #include "select/hint.h"
 #include "select/type.h"
@@ -81,7 +81,7 @@ static bool read_constants(nj_leaf_values *it, nj_ids *ids, nj_error *error)
     return true;
 }
 
-bool nj_values_find(nj_leaf_values *it, const nj_table *table, size_t row, nj_ids *ids, const nj_runnable *runnable, nj_error *error)
+bool nj_leaf_values_find(nj_leaf_values *it, const nj_table *table, size_t row, nj_ids *ids, const nj_runnable *runnable, nj_error *error)
 {
     const nj_hint_set *hints = &table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, row)];
     leaf_walk counted = {.hints = hints};
@@ -105,7 +105,7 @@ bool nj_values_find(nj_leaf_values *it, const nj_table *table, size_t row, nj_id
     return read_constants(it, ids, error);
 }
 
-void nj_values_clear(nj_leaf_values *it)
+void nj_leaf_values_clear(nj_leaf_values *it)
 {
     free(it->all);
     free(it->hinted);
@@ -148,7 +148,7 @@ static nj_value value_of(const nj_leaf_value *known, const void *from)
     return (nj_value){.tag = is_wide ? NJ_TAG_UINT : NJ_TAG_INT, .bits = is_signed ? (int64_t)(bits << unused) >> unused : (int64_t)bits};
 }
 
-void nj_values_see(const nj_leaf_values *it, const void *const *values, nj_value *seen)
+void nj_leaf_values_see(const nj_leaf_values *it, const void *const *values, nj_value *seen)
 {
     for (size_t i = 0; i < it->count; i++) {
         const nj_leaf_value *known = &it->all[i];
@@ -173,7 +173,7 @@ static inline uint64_t wrong_bits(const nj_leaf_values *it, size_t number, const
     return nj_hint_breaks(known->hint, read_bits(known, values[number]));
 }
 
-bool nj_values_check(const nj_leaf_values *it, const void *const *values, nj_error *error)
+bool nj_leaf_values_check(const nj_leaf_values *it, const void *const *values, nj_error *error)
 {
     uint64_t wrong = 0;
     for (size_t i = 0; i < it->hinted_count; i++) {
@@ -229,7 +229,7 @@ static __attribute__((noinline)) bool pack_parts(const nj_leaf_values *it, const
     return packed;
 }
 
-bool nj_values_pack(const nj_leaf_values *it, const nj_runnable *runnable, const void *const *values, nj_launch_state *launch, nj_error *error)
+bool nj_leaf_values_pack(const nj_leaf_values *it, const nj_runnable *runnable, const void *const *values, nj_launch_state *launch, nj_error *error)
 {
     for (size_t i = 0; i < runnable->slot_count; i++) {
         int16_t value = it->fillings[i].value;

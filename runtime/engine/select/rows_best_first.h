@@ -1,7 +1,7 @@
 /* The rows that serve a call, the best first: by the narrowest ints, then by the preferred config, then by the most hints, then as in
  * the table (docs/bundle-format.md, chapter 7). */
-#ifndef NOJIT_SELECT_SEARCH_H
-#define NOJIT_SELECT_SEARCH_H
+#ifndef NOJIT_SELECT_ROWS_BEST_FIRST_H
+#define NOJIT_SELECT_ROWS_BEST_FIRST_H
 
 #include "select/config_order.h"
 #include "select/match.h"
@@ -11,13 +11,13 @@ typedef bool (*nj_take_row)(void *context, size_t row);
 
 /* Hands out the rows that serve the call, the best first; of a config nothing is evaluated before its turn. `preference` may be
  * NULL. */
-NJ_INTERNAL nj_verdict nj_search_rows(nj_match *match, const nj_preference *preference, nj_take_row take, void *context);
+NJ_INTERNAL nj_verdict nj_rows_best_first(nj_match *match, const nj_preference *preference, nj_take_row take, void *context);
 
 /* Finds the best of them. */
-nj_verdict nj_search_best(nj_match *match, const nj_preference *preference, size_t *row);
+nj_verdict nj_best_row(nj_match *match, const nj_preference *preference, size_t *row);
 
 /* Finds the place of a config among those of a case, by preference; false without memory. */
-NJ_INTERNAL bool nj_search_rank(nj_match *match, const nj_preference *preference, uint32_t case_number, uint32_t config, uint32_t *rank);
+NJ_INTERNAL bool nj_config_rank(nj_match *match, const nj_preference *preference, uint32_t case_number, uint32_t config, uint32_t *rank);
 
 /* The first row from `first` on, of those of a case if it is not their first column, whose column is not below a number. */
 size_t nj_first_row(const nj_table *table, nj_column column, uint32_t number, size_t first, size_t end);
