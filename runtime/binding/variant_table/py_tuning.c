@@ -8,6 +8,7 @@
 #include "variant_table/py_table.h"
 #include "variant_table/tuning_parts.h"
 
+#include "driver/query.h"
 #include "select/spec.h"
 
 static PyTypeObject *tuning_type;
@@ -112,20 +113,23 @@ static PyObject *tuning_closest(py_tuning *self, PyObject *args)
 static bool find_tuned(const nj_tuning *tuning, PyObject *device, nj_tuned *tuned)
 {
     nj_error error;
+    nj_device_facts facts;
+    bool asks = nj_tuned_asks_device(tuning);
     long ordinal = PyLong_AsLong(device);
     if (ordinal == -1 && PyErr_Occurred()) {
         return false;
     }
-    if (!nj_tuned_on(tuning, ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal, tuned, &error)) {
+    if (asks && !nj_device_describe(ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : (int)ordinal, &facts, &error)) {
         py_raise_driver(&error, NULL, NULL);
         return false;
     }
+    *tuned = nj_tuned_on(tuning, asks ? &facts : NULL);
     return true;
 }
 
 static PyObject *tuning_on(py_tuning *self, PyObject *device)
 {
-    nj_tuned tuned = nj_tuned_first(self->tuning);
+    nj_tuned tuned = nj_tuned_on(self->tuning, NULL);
     if (device != Py_None && !find_tuned(self->tuning, device, &tuned)) {
         return NULL;
     }

@@ -8,7 +8,6 @@
 
 #include "values/py_constant.h"
 
-#include "launch/tuned.h"
 #include "select/config_order.h"
 
 typedef struct {

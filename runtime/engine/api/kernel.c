@@ -3,7 +3,6 @@
 #include "api/plan.h"
 #include "base/texts.h"
 #include "driver/query.h"
-#include "launch/tuned.h"
 
 #include <stdlib.h>
 
@@ -184,6 +183,18 @@ static bool check_arch(const nj_kernel *kernel, int device, nj_error *error)
                    kernel->bundle->image_arch_name, arch.text);
 }
 
+/* Finds which tuning table counts on a device; false with `error` filled. */
+static bool find_tuned(const nj_tuning *tuning, int device, nj_tuned *tuned, nj_error *error)
+{
+    nj_device_facts facts;
+    bool asks = nj_tuned_asks_device(tuning);
+    if (asks && !nj_device_describe(device, &facts, error)) {
+        return false;
+    }
+    *tuned = nj_tuned_on(tuning, asks ? &facts : NULL);
+    return true;
+}
+
 static nj_kernel_device *make_device(nj_kernel *kernel, int device, nj_error *error)
 {
     const nj_tuning *tuning = kernel->table.tuning.key_count == 0 ? NULL : &kernel->table.tuning;
@@ -196,7 +207,7 @@ static nj_kernel_device *make_device(nj_kernel *kernel, int device, nj_error *er
         return NULL;
     }
     nj_tuned tuned = {0};
-    bool made = (tuning == NULL || nj_tuned_on(tuning, device, &tuned, error)) &&
+    bool made = (tuning == NULL || find_tuned(tuning, device, &tuned, error)) &&
                 nj_spec_init(&it->spec, &kernel->table, kernel->ids, kernel->option_count, kernel->bundle->arch, tuning, &tuned, error);
     if (!made) {
         close_device(it);

@@ -156,7 +156,7 @@ static void write_hint(reason_writer *w)
     const nj_table *table = &w->it->kernel->table;
     const nj_hint_set *set = &table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, w->row)];
     for (uint32_t i = 0; i < set->count; i++) {
-        if (!nj_hint_holds(w->it->match.signatures, &w->it->passed.arguments, &set->hints[i])) {
+        if (!nj_hint_holds(w->it->match.signatures, &w->it->coerced.arguments, &set->hints[i])) {
             write_span(w->name, set->hints[i].leaf);
             snprintf(w->expected, WORD_CHARS, set->hints[i].value == 1 ? "1" : "a multiple of 16");
             snprintf(w->got, WORD_CHARS, "another");

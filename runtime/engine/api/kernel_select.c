@@ -30,12 +30,12 @@ static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fa
 }
 
 /* Takes a call as selection does; false with `error` filled. */
-static bool read_passed(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *constants, nj_coerced_call *passed, nj_error *error)
+static bool read_coerced(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *constants, nj_coerced_call *coerced, nj_error *error)
 {
     if (!nj_constants_read(kernel, call, constants, error)) {
         return false;
     }
-    *passed = (nj_coerced_call){
+    *coerced = (nj_coerced_call){
         .arguments = nj_call_arguments(call),
         .given = constants->given,
         .option_count = kernel->option_count,
@@ -50,21 +50,21 @@ bool nj_call_match_open(nj_call_match *it, const nj_kernel *kernel, const nj_ker
     nj_fault fault = {0};
     memset(it, 0, sizeof *it);
     it->kernel = kernel;
-    if (!read_passed(kernel, call, &it->constants, &it->passed, error)) {
+    if (!read_coerced(kernel, call, &it->constants, &it->coerced, error)) {
         return false;
     }
-    nj_verdict verdict = nj_match_open(&it->match, &on->spec.signatures, &it->passed, &fault);
+    nj_verdict verdict = nj_match_open(&it->match, &on->spec.signatures, &it->coerced, &fault);
     return verdict == NJ_SERVED || refuse_call(kernel, verdict, &fault, error);
 }
 
 bool nj_select_row(const nj_kernel *kernel, const nj_kernel_device *on, const nj_bound_call *call, size_t *row, nj_error *error)
 {
     nj_given_constants constants;
-    nj_coerced_call passed;
+    nj_coerced_call coerced;
     nj_fault fault = {0};
     bool served = false;
-    if (read_passed(kernel, call, &constants, &passed, error)) {
-        nj_verdict verdict = nj_select(&on->spec, &passed, row, &fault);
+    if (read_coerced(kernel, call, &constants, &coerced, error)) {
+        nj_verdict verdict = nj_select(&on->spec, &coerced, row, &fault);
         served = verdict == NJ_SERVED || refuse_call(kernel, verdict, &fault, error);
     }
     nj_constants_drop(&constants);

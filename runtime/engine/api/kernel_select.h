@@ -9,7 +9,7 @@
 typedef struct {
     const nj_kernel *kernel;
     nj_given_constants constants;
-    nj_coerced_call passed;
+    nj_coerced_call coerced;
     nj_match match;
 } nj_call_match;
 

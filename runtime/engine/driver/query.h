@@ -2,13 +2,8 @@
 #ifndef NOJIT_DRIVER_QUERY_H
 #define NOJIT_DRIVER_QUERY_H
 
+#include "base/device_facts.h"
 #include "driver/driver.h"
-
-typedef struct {
-    char name[256];
-    int multiprocessors;
-    size_t memory_bytes;
-} nj_device_facts;
 
 /* False with `error` filled. */
 NJ_INTERNAL bool nj_driver_version(int *version, nj_error *error); /* 13010: CUDA 13.1; 6040: ROCm 6.4 */

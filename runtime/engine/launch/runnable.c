@@ -1,5 +1,6 @@
 #include "launch/runnable.h"
 
+#include "launch/launch_attributes.h"
 #include "launch/slot.h"
 
 #include <stdlib.h>
@@ -30,27 +31,6 @@ int nj_runnable_grid(const nj_runnable *runnable, const nj_value *values, int64_
         grid[i] = result.bits;
     }
     return -1;
-}
-
-static void add_number(nj_runnable *runnable, int id, int number)
-{
-    runnable->attributes[runnable->attribute_count++] = (CUlaunchAttribute){.id = id, .value.number = number};
-}
-
-/* As Triton launches: a cluster spreads over as many SMs as it can. */
-static void set_attributes(nj_runnable *runnable, const nj_runnable_facts *facts)
-{
-    if (facts->cooperative) {
-        add_number(runnable, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 1);
-    }
-    if (facts->pdl) {
-        add_number(runnable, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, 1);
-    }
-    if (runnable->num_ctas > 1) {
-        add_number(runnable, CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, CU_CLUSTER_SCHEDULING_POLICY_SPREAD);
-        runnable->attributes[runnable->attribute_count++] = (CUlaunchAttribute){
-            .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value.clusterDim = {runnable->num_ctas, 1, 1}};
-    }
 }
 
 static bool is_align(const nj_scratch *scratch)
@@ -88,7 +68,7 @@ bool nj_runnable_init(nj_runnable *runnable, const nj_runnable_facts *facts, nj_
         !read_grid(runnable, facts, error)) {
         return false;
     }
-    set_attributes(runnable, facts);
+    nj_runnable_set_attributes(runnable, facts);
     runnable->device = nj_device_ready(runnable->ordinal, error);
     return runnable->device != NULL &&
            (!runnable->limited ||

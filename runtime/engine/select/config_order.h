@@ -7,14 +7,7 @@
 #ifndef NOJIT_SELECT_CONFIG_ORDER_H
 #define NOJIT_SELECT_CONFIG_ORDER_H
 
-#include "base/error.h"
-#include "table/table.h"
-
-/* What was measured that counts on a device. */
-typedef struct {
-    const nj_tuning_table *table; /* NULL if nothing was measured: the table's own order counts */
-    int64_t multiprocessors;      /* of the device */
-} nj_tuned;
+#include "select/tuned_table.h"
 
 /* What orders the configs of a call. */
 typedef struct {

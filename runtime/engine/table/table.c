@@ -3,7 +3,7 @@
 
 #include "table/expressions.h"
 #include "table/reading.h"
-#include "table/rules.h"
+#include "table/table_rules.h"
 #include "table/tuning.h"
 #include "table/type_name.h"
 #include "table/work_limits.h"

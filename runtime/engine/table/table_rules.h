@@ -1,6 +1,6 @@
 /* Rules between the parts of a table that was read. */
-#ifndef NOJIT_TABLE_RULES_H
-#define NOJIT_TABLE_RULES_H
+#ifndef NOJIT_TABLE_TABLE_RULES_H
+#define NOJIT_TABLE_TABLE_RULES_H
 
 #include "table/reading.h"
 

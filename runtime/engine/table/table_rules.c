@@ -1,4 +1,4 @@
-#include "table/rules.h"
+#include "table/table_rules.h"
 
 enum { POINTING_COLUMNS = NJ_COLUMN_IMAGE + 1 };
 
