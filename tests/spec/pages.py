@@ -22,6 +22,7 @@ PAGES = sorted(
         ROOT / "kernels/README.md",
         ROOT / "runtime/README.md",
         ROOT / "runtime/binding/README.md",
+        ROOT / "runtime/engine/README.md",
     ]
 )
 

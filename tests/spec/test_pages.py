@@ -42,6 +42,15 @@ def test_the_files_and_folders_that_the_architecture_names_exist() -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("room", ["runtime/engine", "runtime/binding"])
+def test_the_files_that_the_page_of_a_room_names_exist(room: str) -> None:
+    page = (ROOT / room / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+/[\w/]*\w+\.(?:[ch]|py))`", page))
+    assert len(named) > 5
+    missing = [each for each in named if not any((ROOT / at / each).is_file() for at in (room, "runtime/engine", "."))]
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_nothing_of_one_machine_is_written_down(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
