@@ -39,3 +39,10 @@ bool py_append(PyObject *list, PyObject *object)
     Py_XDECREF(object);
     return added;
 }
+
+PyObject *py_ended_list(PyObject *list, bool whole)
+{
+    PyObject *made = whole ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(list);
+    return made;
+}

@@ -23,4 +23,7 @@ PyObject *py_tuple_of_numbers(const uint32_t *numbers, size_t count);
 /* Appends an object, which it steals; false where that is NULL, or with MemoryError raised. */
 bool py_append(PyObject *list, PyObject *object);
 
+/* A tuple of a list's items if it is whole, else NULL; the list, which may be NULL, ends. */
+PyObject *py_ended_list(PyObject *list, bool whole);
+
 #endif
