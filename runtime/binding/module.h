@@ -9,7 +9,7 @@ int py_add_archs(PyObject *module);
 int py_add_argument_records(PyObject *module);
 int py_add_assemble(PyObject *module);
 int py_add_bundle(PyObject *module);
-int py_add_call_names(PyObject *module);
+int py_add_callbacks(PyObject *module);
 int py_add_columns(PyObject *module);
 int py_add_config_order(PyObject *module);
 int py_add_decompress(PyObject *module);

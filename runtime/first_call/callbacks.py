@@ -182,6 +182,11 @@ class FirstCalls(_core.Dispatcher):
         return read_row(bundle, table, row, arguments=len(self._params) + len(self._options), ids=self._ids)
 
 
+if TYPE_CHECKING:
+    # what C calls by name has the types that C expects
+    _CALLBACKS: type[_core.KernelCallbacks] = FirstCalls
+
+
 def _option_names(table: KernelTable) -> tuple[str, ...]:
     """Return the names of all options of any config, in order of appearance."""
     names: dict[str, object] = {}

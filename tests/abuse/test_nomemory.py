@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 from nojit import runtime
-from nojit.runtime.errors import ArgumentError
+from nojit.runtime import _core
+from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
+from nojit.runtime.table.table import KernelTable
 
 from tests.fakecuda import FakeCuda
 from tests.support.bundles import kernel, make_bundle
 from tests.support.starve import needs_sound_python, starved
+from tests.support.tables import held
 
 pytestmark = [
     pytest.mark.usefixtures("locks_that_may_stay_held"),
@@ -89,6 +92,42 @@ def test_a_first_launch(bundle_path: Path, fakecuda: FakeCuda, faketorch: Module
     assert sys.getrefcount(x) == before
     for bundle in bundles:
         bundle.close()
+
+
+class Missing(_core.Dispatcher):
+    """A kernel that no variant of serves any call. Python 3.11 keeps the arguments of a function in Python that has no room for a
+    closure's cell: `_missed` is one in C, so that all references are the binding's.
+    """
+
+    # takes any arguments, and returns a str: the call was made elsewhere
+    _missed = staticmethod("".format)
+
+    def __init__(self, table: KernelTable) -> None:
+        self.table, self.ids = table, _core.Ids()
+        super().__init__("k", tuple((param.name, param.constexpr) for param in table.params), (), self.ids)
+
+    def _prepare(self, _device: int) -> _core.Spec:
+        return _core.Spec(self.table.handle(), 0, self.ids, 90, None, "here")
+
+    def _refuse(self, _device: int, _facts: object) -> None:
+        raise NoMatchingVariantError("nothing serves it")
+
+
+def test_a_call_that_nothing_serves(fakecuda: FakeCuda, faketorch: ModuleType) -> None:
+    params = {"x": "*fp16", "n": "i32", "factor": "fp32", "MODE": "constexpr"}
+    missing = Missing(held(kernel("k", params, matrix={"MODE": ["fast"]}).table))
+    x, n, factor, mode, grid = faketorch.Tensor(0x4000), 12345, 2.5, "slow", (3, 1)
+    given = (x, n, factor, mode, grid)
+
+    def call() -> None:
+        missing[grid](x, n, factor, MODE=mode)
+
+    call()
+    before = [sys.getrefcount(one) for one in given]
+    for allocation in starved(call, 1):
+        gc.collect()
+        assert [sys.getrefcount(one) for one in given] == before, allocation
+    call()
 
 
 IMPORTS = """

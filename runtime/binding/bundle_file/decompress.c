@@ -1,6 +1,7 @@
 #include "bundle_file/decompress.h"
 
 #include "module.h"
+#include "python/callbacks.h"
 #include "python/exceptions.h"
 #include "python/utf8.h"
 
@@ -11,7 +12,7 @@
 /* Notes what a BundleError says: there is nothing to decompress with. */
 static void note_lack(PyObject *raised, nj_error *error)
 {
-    PyObject *what = PyObject_GetAttrString(raised, "what"), *got = PyObject_GetAttrString(raised, "got");
+    PyObject *what = PyObject_GetAttr(raised, py_asked.what), *got = PyObject_GetAttr(raised, py_asked.got);
     const char *expected = what == NULL ? NULL : PyUnicode_AsUTF8(what), *found = got == NULL ? NULL : PyUnicode_AsUTF8(got);
     if (expected != NULL && found != NULL) {
         nj_note_lack(error, found, "%s", expected);

@@ -2,6 +2,7 @@
 
 #include "call/bound_call.h"
 #include "call/signature.h"
+#include "python/callbacks.h"
 #include "python/exceptions.h"
 
 /* The index of `name` among params, options and "stream", -1 if it is none. Callers mostly keep to the order of the
@@ -35,7 +36,7 @@ Py_ssize_t py_place_of(const py_signature *signature, PyObject *name, Py_ssize_t
 
 __attribute__((cold)) int py_check_option(PyObject *owner, PyObject *name, PyObject *value)
 {
-    PyObject *none = PyObject_CallMethod(owner, "_check_option", "OO", name, value);
+    PyObject *none = PyObject_CallMethodObjArgs(owner, py_asked._check_option, name, value, NULL);
     Py_XDECREF(none);
     return none == NULL ? -1 : 0;
 }

@@ -3,7 +3,7 @@
 #include "call/signature.h"
 #include "gpu/py_driver.h"
 #include "module.h"
-#include "python/at_import.h"
+#include "python/callbacks.h"
 #include "python/exceptions.h"
 #include "python/records.h"
 #include "python/threads.h"
@@ -134,9 +134,7 @@ static int classify_descriptor(const py_signature *signature, Py_ssize_t at, PyO
 /* Asks the kernel what a value of a type unknown here stands for: (tag, bits). */
 static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
 {
-    PyObject *ask = PyObject_GetAttrString(owner, "_constexpr_key");
-    PyObject *pair = ask == NULL ? NULL : PyObject_CallOneArg(ask, object);
-    Py_XDECREF(ask);
+    PyObject *pair = PyObject_CallMethodOneArg(owner, py_asked._constexpr_key, object);
     int tag = NJ_TAG_UNKNOWN;
     long long bits = 0;
     int status = pair != NULL && PyArg_ParseTuple(pair, "iL", &tag, &bits) ? 0 : -1;
@@ -149,17 +147,6 @@ static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
 static bool is_triton_constexpr(PyObject *object)
 {
     return strcmp(Py_TYPE(object)->tp_name, "constexpr") == 0;
-}
-
-static PyObject *value_name; /* "value", set once by `py_add_call_names` */
-
-int py_add_call_names(PyObject *Py_UNUSED(module))
-{
-    static const py_interned wanted[] = {
-        {&value_name, "value"},
-        {NULL},
-    };
-    return py_intern(wanted);
 }
 
 /* What is no number, tensor or tuple may be a constant that some variant was compiled with: a string, a dtype, a function. Not inline:
@@ -177,7 +164,7 @@ static __attribute__((noinline)) int classify_constant(PyObject *owner, PyObject
 static int classify_wrapped(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, py_call *call,
                             nj_value *value)
 {
-    PyObject *held = PyObject_GetAttr(object, value_name);
+    PyObject *held = PyObject_GetAttr(object, py_asked.value);
     if (held == NULL) {
         return -1;
     }

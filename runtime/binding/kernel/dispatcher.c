@@ -14,6 +14,7 @@
 #include "kernel/nesting.h"
 #include "module.h"
 #include "python/at_import.h"
+#include "python/callbacks.h"
 #include "python/exceptions.h"
 #include "python/threads.h"
 
@@ -41,7 +42,7 @@ static int default_grid(py_dispatcher *self, const py_plan *plan, const py_call 
     }
     PyObject *facts = py_call_facts(&self->signature, call);
     if (facts != NULL) {
-        Py_XDECREF(PyObject_CallMethod((PyObject *)self, "_refuse_grid", "OiN", plan, failed, facts));
+        Py_XDECREF(py_call_back((PyObject *)self, py_asked._refuse_grid, "(OiN)", plan, failed, facts));
     }
     return -1;
 }

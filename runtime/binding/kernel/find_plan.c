@@ -4,6 +4,7 @@
 #include "call/classify.h"
 #include "gpu/py_driver.h"
 #include "plan/select_row.h"
+#include "python/callbacks.h"
 #include "python/threads.h"
 
 #include "select/hint.h"
@@ -18,7 +19,7 @@ static py_spec *find_spec(py_dispatcher *self, int device)
             return known;
         }
     }
-    PyObject *spec = PyObject_CallMethod((PyObject *)self, "_prepare", "i", device);
+    PyObject *spec = py_call_back((PyObject *)self, py_asked._prepare, "(i)", device);
     if (spec == NULL) {
         return NULL;
     }
@@ -40,10 +41,10 @@ static py_spec *find_spec(py_dispatcher *self, int device)
 static PyObject *ask_plan(py_dispatcher *self, const py_call *call, Py_ssize_t row)
 {
     if (row >= 0) {
-        return PyObject_CallMethod((PyObject *)self, "_plan_of", "in", call->device, row);
+        return py_call_back((PyObject *)self, py_asked._plan_of, "(in)", call->device, row);
     }
     PyObject *facts = row == PY_UNSERVED_ROW ? py_call_facts(&self->signature, call) : NULL;
-    PyObject *none = facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_refuse", "iN", call->device, facts);
+    PyObject *none = facts == NULL ? NULL : py_call_back((PyObject *)self, py_asked._refuse, "(iN)", call->device, facts);
     if (none != NULL) {
         Py_DECREF(none);
         PyErr_SetString(PyExc_SystemError, "expected a reason why no variant serves a call");
@@ -61,7 +62,7 @@ static __attribute__((noinline, cold)) int note_hints(py_dispatcher *self, const
         return 0;
     }
     PyObject *facts = py_call_facts(&self->signature, call);
-    PyObject *none = facts == NULL ? NULL : PyObject_CallMethod((PyObject *)self, "_note_hints", "OIN", plan, hints, facts);
+    PyObject *none = facts == NULL ? NULL : py_call_back((PyObject *)self, py_asked._note_hints, "(OIN)", plan, hints, facts);
     Py_XDECREF(none);
     return none == NULL ? -1 : 0;
 }

@@ -1,6 +1,7 @@
 #include "kernel/miss.h"
 
 #include "call/call_facts.h"
+#include "python/callbacks.h"
 #include "python/exceptions.h"
 
 /* What was given for a call, by name: new. */
@@ -40,8 +41,8 @@ __attribute__((cold)) PyObject *py_handle_miss(py_dispatcher *self, const py_lau
     PyObject *given = facts == NULL ? NULL : given_of(&self->signature, call);
     PyObject *grid = given == NULL ? NULL : grid_of(launcher);
     PyObject *made = grid == NULL ? NULL
-                                  : PyObject_CallMethod((PyObject *)self, "_missed", "OiOOO", error, call->device,
-                                                        facts, given, grid);
+                                  : py_call_back((PyObject *)self, py_asked._missed, "(OiOOO)", error, call->device, facts,
+                                                 given, grid);
     Py_XDECREF(grid);
     Py_XDECREF(given);
     Py_XDECREF(facts);

@@ -8,6 +8,7 @@
 #include "module.h"
 #include "python/at_import.h"
 #include "python/attributes.h"
+#include "python/callbacks.h"
 #include "python/exceptions.h"
 #include "python/threads.h"
 
@@ -22,7 +23,7 @@ typedef struct {
 static PyTypeObject *served_type;
 
 /* Hands a call over to a method of the owner: `error` is its first argument, NULL for none. */
-static __attribute__((noinline, cold)) PyObject *hand_over(const py_served *self, const char *method, PyObject *error,
+static __attribute__((noinline, cold)) PyObject *hand_over(const py_served *self, PyObject *method, PyObject *error,
                                                            PyObject *grid, PyObject *const *arguments, Py_ssize_t count,
                                                            PyObject *keywords)
 {
@@ -35,8 +36,8 @@ static __attribute__((noinline, cold)) PyObject *hand_over(const py_served *self
         status = PyDict_SetItem(kwargs, PyTuple_GET_ITEM(keywords, i), arguments[count + i]);
     }
     if (status == 0) {
-        made = error == NULL ? PyObject_CallMethod(self->owner, method, "OOO", grid, args, kwargs)
-                             : PyObject_CallMethod(self->owner, method, "OOOO", error, grid, args, kwargs);
+        made = error == NULL ? PyObject_CallMethodObjArgs(self->owner, method, grid, args, kwargs, NULL)
+                             : PyObject_CallMethodObjArgs(self->owner, method, error, grid, args, kwargs, NULL);
     }
     Py_XDECREF(args);
     Py_XDECREF(kwargs);
@@ -59,7 +60,7 @@ static PyObject *served_call(PyObject *object, PyObject *const *arguments, size_
     py_served *self = (py_served *)launcher->served;
     Py_ssize_t count = PyVectorcall_NARGS(positional);
     if (is_watched(self)) {
-        return hand_over(self, "_detour", NULL, launcher->asked, arguments, count, keywords);
+        return hand_over(self, py_asked._detour, NULL, launcher->asked, arguments, count, keywords);
     }
     PyObject *result = py_dispatcher_launch(launcher->kernel, launcher, NULL, arguments, positional, keywords);
     if (result != NULL) {
@@ -68,7 +69,7 @@ static PyObject *served_call(PyObject *object, PyObject *const *arguments, size_
     }
     PyObject *error = py_take_refusal();
     if (error != NULL) {
-        result = hand_over(self, "_recover", error, launcher->asked, arguments, count, keywords);
+        result = hand_over(self, py_asked._recover, error, launcher->asked, arguments, count, keywords);
         Py_DECREF(error);
     }
     return result;

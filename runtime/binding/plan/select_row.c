@@ -1,6 +1,7 @@
 #include "plan/select_row.h"
 
 #include "call/signature.h"
+#include "python/callbacks.h"
 #include "python/utf8.h"
 #include "values/py_constant.h"
 
@@ -26,7 +27,7 @@ static PyObject *value_of(PyObject *owner, PyObject *name, PyObject *object, PyO
     if (py_is_simple(object)) {
         return object;
     }
-    PyObject *value = PyObject_CallMethod(owner, "_constexpr_value", "OO", object, name);
+    PyObject *value = PyObject_CallMethodObjArgs(owner, py_asked._constexpr_value, object, name, NULL);
     int status = value == NULL ? -1 : PyList_Append(held, value);
     Py_XDECREF(value);
     return status < 0 ? NULL : value;
@@ -53,11 +54,11 @@ static int read_given(PyObject *owner, const py_signature *signature, const py_c
     return status;
 }
 
-static Py_ssize_t select_row(const py_spec *spec, const nj_coerced_call *passed)
+static Py_ssize_t select_row(const py_spec *spec, const nj_coerced_call *coerced)
 {
     nj_fault fault;
     size_t row = 0;
-    nj_verdict verdict = nj_select(&spec->it, passed, &row, &fault);
+    nj_verdict verdict = nj_select(&spec->it, coerced, &row, &fault);
     if (verdict == NJ_NO_MEMORY) {
         PyErr_NoMemory();
     }
@@ -73,7 +74,7 @@ Py_ssize_t py_select_row(PyObject *owner, const py_signature *signature, const p
         return row;
     }
     if (read_given(owner, signature, call, made) == 0) {
-        const nj_coerced_call passed = {
+        const nj_coerced_call coerced = {
             .arguments = {call->values, call->leaves, call->descriptors},
             .given = made->given,
             .option_count = (size_t)(signature->count - signature->param_count),
@@ -81,7 +82,7 @@ Py_ssize_t py_select_row(PyObject *owner, const py_signature *signature, const p
             .arch = spec->it.arch,
             .interrupted = py_is_interrupted,
         };
-        row = select_row(spec, &passed);
+        row = select_row(spec, &coerced);
     }
     py_pile_free(made->pile);
     Py_XDECREF(made->held);

@@ -1,6 +1,7 @@
 #include "values/argument_records.h"
 
 #include "module.h"
+#include "python/callbacks.h"
 #include "python/exceptions.h"
 #include "python/records.h"
 #include "python/utf8.h"
@@ -26,10 +27,10 @@ static void clear_fields(argument_fields *fields)
 
 static bool take_fields(PyObject *argument, argument_fields *fields)
 {
-    fields->kind = PyObject_GetAttrString(argument, "kind");
-    fields->value = fields->kind == NULL ? NULL : PyObject_GetAttrString(argument, "value");
-    fields->dtype = fields->value == NULL ? NULL : PyObject_GetAttrString(argument, "dtype");
-    fields->items = fields->dtype == NULL ? NULL : PyObject_GetAttrString(argument, "items");
+    fields->kind = PyObject_GetAttr(argument, py_asked.kind);
+    fields->value = fields->kind == NULL ? NULL : PyObject_GetAttr(argument, py_asked.value);
+    fields->dtype = fields->value == NULL ? NULL : PyObject_GetAttr(argument, py_asked.dtype);
+    fields->items = fields->dtype == NULL ? NULL : PyObject_GetAttr(argument, py_asked.items);
     if (fields->items == NULL) {
         return false;
     }

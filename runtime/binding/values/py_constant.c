@@ -1,5 +1,6 @@
 #include "values/py_constant.h"
 
+#include "python/callbacks.h"
 #include "python/utf8.h"
 
 void *py_pile_take(py_pile **pile, size_t size)
@@ -93,7 +94,7 @@ static int read_named(PyObject *value, nj_constant *constant)
         *constant = (nj_constant){.kind = PY_CONSTANT_FOREIGN};
         return 0;
     }
-    PyObject *name = PyObject_GetAttrString(value, "name");
+    PyObject *name = PyObject_GetAttr(value, py_asked.name);
     if (name == NULL) {
         return -1;
     }
