@@ -11,7 +11,7 @@
 
 /* What imports modules of Python's, which may use what the others have added, comes last. */
 static int (*const parts[])(PyObject *module) = {
-    py_add_callbacks, py_add_exceptions, py_add_digests, py_add_tensor_names, py_add_protocol_names, py_add_kind_names, py_add_torch_names,
+    py_add_callbacks, py_add_exceptions, py_add_digests, py_add_dtype_names, py_add_array_names, py_add_kind_names, py_add_torch_names,
     py_add_stream_names, py_add_descriptor_names, py_add_devices, py_add_function, py_add_assemble,
     py_add_run_program, py_add_archs, py_add_format_rules, py_add_decompress, py_add_image_checks, py_add_type_spellings,
     py_add_argument_records, py_add_ids, py_add_row, py_add_plan, py_add_tuning, py_add_config_order, py_add_selection, py_add_spec,

@@ -3,7 +3,7 @@
 #define NOJIT_BOUND_CALL_H
 
 #include "call/signature.h"
-#include "tensor/tensor.h"
+#include "tensor/read_tensor.h"
 
 #include "expr/arguments.h"
 

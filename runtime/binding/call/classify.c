@@ -8,7 +8,7 @@
 #include "python/records.h"
 #include "python/threads.h"
 #include "tensor/read_descriptor.h"
-#include "tensor/tensor.h"
+#include "tensor/read_tensor.h"
 #include "values/py_value.h"
 
 #include "driver/query.h"

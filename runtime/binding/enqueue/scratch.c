@@ -5,7 +5,7 @@
 #include "python/exceptions.h"
 #include "python/threads.h"
 #include "tensor/overlap.h"
-#include "tensor/tensor.h"
+#include "tensor/read_tensor.h"
 
 #include "base/dlpack.h"
 #include "driver/driver.h"

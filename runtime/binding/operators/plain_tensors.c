@@ -7,7 +7,7 @@
 #include "python/at_import.h"
 #include "python/attributes.h"
 #include "python/threads.h"
-#include "tensor/tensor.h"
+#include "tensor/read_tensor.h"
 
 PyTypeObject *py_plain_type;
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "tensor/tensor.h"
+#include "tensor/read_tensor.h"
 
 /* Operands, and what the steps make of them. */
 #define PY_MADE_MAX 128

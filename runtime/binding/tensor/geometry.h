@@ -2,7 +2,7 @@
 #ifndef NOJIT_GEOMETRY_H
 #define NOJIT_GEOMETRY_H
 
-#include "tensor/tensor.h"
+#include "tensor/read_tensor.h"
 
 #include "expr/arguments.h"
 

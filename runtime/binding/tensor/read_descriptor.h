@@ -2,7 +2,7 @@
 #ifndef NOJIT_READ_DESCRIPTOR_H
 #define NOJIT_READ_DESCRIPTOR_H
 
-#include "tensor/tensor.h"
+#include "tensor/read_tensor.h"
 
 #include "expr/arguments.h"
 

@@ -6,7 +6,7 @@
 #include "python/tuples.h"
 #include "python/utf8.h"
 #include "variant_table/py_table.h"
-#include "variant_table/tuning_parts.h"
+#include "variant_table/tuning_records.h"
 
 #include "driver/query.h"
 #include "select/spec.h"

@@ -1,6 +1,6 @@
 /* Reading tensors of any framework: address, dtype and device, without importing the framework. */
-#ifndef NOJIT_TENSOR_H
-#define NOJIT_TENSOR_H
+#ifndef NOJIT_READ_TENSOR_H
+#define NOJIT_READ_TENSOR_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

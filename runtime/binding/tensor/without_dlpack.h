@@ -1,10 +1,10 @@
 /* Tensors without an exchange API, by what else they say of themselves: `__cuda_array_interface__`, or `data_ptr()`. */
-#ifndef NOJIT_PROTOCOLS_H
-#define NOJIT_PROTOCOLS_H
+#ifndef NOJIT_WITHOUT_DLPACK_H
+#define NOJIT_WITHOUT_DLPACK_H
 
-#include "tensor/tensor.h"
+#include "tensor/read_tensor.h"
 
 /* Reads a tensor: 1, 0 if it says too little, or -1 with an exception raised. */
-int py_read_protocols(PyObject *object, py_tensor *tensor);
+int py_read_without_dlpack(PyObject *object, py_tensor *tensor);
 
 #endif

@@ -1,4 +1,4 @@
-#include "tensor/protocols.h"
+#include "tensor/without_dlpack.h"
 
 #include "module.h"
 #include "python/at_import.h"
@@ -6,7 +6,7 @@
 #include "python/exceptions.h"
 #include "tensor/torch.h"
 
-/* Set once by `py_add_protocol_names` under the import lock. */
+/* Set once by `py_add_array_names` under the import lock. */
 static struct {
     PyObject *cuda_array_interface;
     PyObject *data_ptr;
@@ -22,7 +22,7 @@ static struct {
     PyObject *is_nested;
 } names;
 
-int py_add_protocol_names(PyObject *Py_UNUSED(module))
+int py_add_array_names(PyObject *Py_UNUSED(module))
 {
     static const py_interned wanted[] = {
         {&names.cuda_array_interface, "__cuda_array_interface__"},
@@ -238,7 +238,7 @@ static int read_old_torch(PyObject *object, py_tensor *tensor)
     return PyErr_Occurred() ? -1 : read_data_ptr(object, tensor);
 }
 
-int py_read_protocols(PyObject *object, py_tensor *tensor)
+int py_read_without_dlpack(PyObject *object, py_tensor *tensor)
 {
     int torch = py_is_torch(object);
     if (torch != 0) {

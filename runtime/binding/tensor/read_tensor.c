@@ -1,13 +1,13 @@
-#include "tensor/tensor.h"
+#include "tensor/read_tensor.h"
 
 #include "module.h"
 #include "python/at_import.h"
 #include "python/attributes.h"
 #include "python/exceptions.h"
-#include "tensor/protocols.h"
 #include "tensor/tensor_device.h"
+#include "tensor/without_dlpack.h"
 
-static PyObject *dtype_name; /* interned by `py_add_tensor_names` under the import lock */
+static PyObject *dtype_name; /* interned by `py_add_dtype_names` under the import lock */
 
 enum { CODES = 32, BYTES_MAX = 8 };
 
@@ -24,7 +24,7 @@ static void find_dtypes(void)
     }
 }
 
-int py_add_tensor_names(PyObject *Py_UNUSED(module))
+int py_add_dtype_names(PyObject *Py_UNUSED(module))
 {
     static const py_interned wanted[] = {{&dtype_name, "dtype"}, {NULL}};
     find_dtypes();
@@ -179,7 +179,7 @@ static __attribute__((noinline)) int read_other(PyObject *object, PyObject *kern
         return 0;
     }
     if (status == 0) {
-        status = py_read_protocols(object, tensor);
+        status = py_read_without_dlpack(object, tensor);
     }
     if (status == 0) {
         status = look_again(object, PY_KIND_OTHER, &tensor->kind);

@@ -1,6 +1,6 @@
 /* Reads the parts of a tuning from tuples of Python's; each returns false or NULL with an exception raised. */
-#ifndef NOJIT_TUNING_PARTS_H
-#define NOJIT_TUNING_PARTS_H
+#ifndef NOJIT_TUNING_RECORDS_H
+#define NOJIT_TUNING_RECORDS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>

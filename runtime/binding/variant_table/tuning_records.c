@@ -1,4 +1,4 @@
-#include "variant_table/tuning_parts.h"
+#include "variant_table/tuning_records.h"
 
 #include "python/tuples.h"
 #include "python/utf8.h"
