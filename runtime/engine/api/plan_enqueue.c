@@ -54,14 +54,14 @@ static bool borrow(borrowing *it, const nj_scratch *scratch, nj_launch_state *la
     const nj_options *options = &it->plan->kernel->bundle->options;
     int64_t size;
     if (!nj_launch_scratch(scratch, launch, &size)) {
-        return nj_driver_failed(error, "cuMemAllocAsync", 2, "CUDA_ERROR_OUT_OF_MEMORY",
-                                "cannot allocate scratch memory (not a size that memory can have)");
+        return nj_fail(error, NJ_ERROR_MEMORY, nj_format("%llu bytes for each block", (unsigned long long)scratch->bytes).text,
+                       "expected a grid whose scratch memory has fewer than 2^63 bytes");
     }
     it->bytes = (size_t)size;
     if (options->allocate != NULL) {
         if (options->allocate(options->user, it->bytes, (size_t)scratch->align, it->plan->it.ordinal, launch->stream, &it->given[it->number]) != 0) {
             it->given[it->number] = 0;
-            return nj_driver_failed(error, "nj_options.allocate", 2, "CUDA_ERROR_OUT_OF_MEMORY", "cannot allocate scratch memory");
+            return nj_fail(error, NJ_ERROR_MEMORY, "", "expected nj_options.allocate to give %zu bytes of scratch memory", it->bytes);
         }
         launch->scratch_address[it->number] = it->given[it->number];
         return check_given(it, scratch->align, error);

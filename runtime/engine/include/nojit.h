@@ -119,7 +119,7 @@ typedef enum nj_code {
     NJ_ERROR_FORMAT = 1,     /* bytes break a rule of the bundle format */
     NJ_ERROR_INTEGRITY = 2,  /* bytes are not those that were built */
     NJ_ERROR_DRIVER = 3,     /* a call of the driver failed, or there is no driver */
-    NJ_ERROR_MEMORY = 4,     /* malloc failed */
+    NJ_ERROR_MEMORY = 4,     /* malloc or nj_options.allocate failed, or no memory is as large as asked */
     NJ_ERROR_ARGUMENT = 5,   /* the kernel, or the function, does not take what you pass */
     NJ_ERROR_SYSTEM = 6,     /* a system call failed */
     NJ_ERROR_TRUST = 7,      /* NOJIT_TRUST or nj_options.verify refuses the bundle */
@@ -399,7 +399,7 @@ typedef struct nj_options {
     int (*decompress)(void *user, const void *frame, size_t frame_bytes, void *raw, size_t raw_bytes);
 
     /* Allocates scratch memory for one launch, in the order of `stream`. Returns 0 and sets `*address` to a multiple of `align`. If it
-     * returns another number, the launch fails with NJ_ERROR_DRIVER; with another address, it fails with NJ_ERROR_ARGUMENT. `release`
+     * returns another number, the launch fails with NJ_ERROR_MEMORY; with another address, it fails with NJ_ERROR_ARGUMENT. `release`
      * frees it in the order of `stream` once the launch is enqueued. Set both or neither.
      * Default: cuMemAllocAsync and cuMemFreeAsync, or HIP's. */
     int (*allocate)(void *user, size_t bytes, size_t align, int device, nj_stream stream, uint64_t *address);
@@ -624,7 +624,7 @@ NJ_API nj_code nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_i
  *             tuple in its place. An address has 8 bytes, an i1 1, an fp16 or bf16 2; a descriptor is an nj_tensor_descriptor.
  *   grid      x, y and z, as in nj_launch_setup; NULL: the bundle computes it
  *   stream    of the plan's device; NULL: what nj_options.find_stream returns
- *   Errors    ARGUMENT, DRIVER */
+ *   Errors    ARGUMENT, DRIVER, MEMORY */
 NJ_API nj_code nj_plan_launch(const nj_plan *plan, const void *const *values, const uint32_t grid[3], nj_stream stream,
                               nj_error *error);
 
