@@ -89,7 +89,7 @@ class _Descriptor(ctypes.Structure):
     _fields_ = (
         ("size", ctypes.c_size_t),
         ("address", ctypes.c_uint64),
-        ("dtype", ctypes.c_int),
+        ("dtype", ctypes.c_uint32),
         ("rank", ctypes.c_uint32),
         ("shape", ctypes.c_int64 * 5),
         ("strides", ctypes.c_int64 * 5),

@@ -181,7 +181,7 @@ typedef enum nj_dtype {
 typedef struct nj_tensor_descriptor {
     size_t size;
     uint64_t address; /* a multiple of 16 */
-    nj_dtype dtype;
+    uint32_t dtype;                          /* an nj_dtype */
     uint32_t rank;                           /* 1 to NJ_DESCRIPTOR_RANK_MAX */
     int64_t shape[NJ_DESCRIPTOR_RANK_MAX];   /* in elements */
     int64_t strides[NJ_DESCRIPTOR_RANK_MAX]; /* in elements; the last is 1 */
