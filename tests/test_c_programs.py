@@ -89,12 +89,37 @@ def test_the_example_in_cpp_compiles(tmp_path: Path) -> None:
 
 
 CPP = r"""
-#include <nojit.hpp>
+#include <nojit.h>
 #include <cstdio>
+
+static int asked;
+static nj_code ask(const nj_plan *plan, size_t number, nj_plan_value_info *info, nj_error *error)
+{
+    asked++;
+    return nj_plan_value(plan, number, info, error);
+}
+#define nj_plan_value ask
+#include <nojit.hpp>
+
+struct half {
+    unsigned short bits;
+};
+template <> struct nojit::dtype_of<half> {
+    static constexpr nj_dtype value = NJ_DTYPE_FP16;
+};
+static_assert(nojit::dtype_of<const float>::value == NJ_DTYPE_FP32);
+
+static void convert()
+{
+    const nj_arg made = nojit::arg(static_cast<const half *>(nullptr)).get();
+    std::printf("%d\n", made.kind == NJ_ARG_POINTER && made.dtype == NJ_DTYPE_FP16);
+}
 
 int main(int, char **words)
 {
+    convert();
     nojit::bundle bundle(words[1]);
+    std::printf("%d\n", bundle.fit() > 0);
     for (const std::string &name : bundle.kernel_names()) {
         nojit::kernel kernel = bundle.kernel(name);
         for (const nj_param_info &param : kernel.params()) {
@@ -107,8 +132,10 @@ int main(int, char **words)
         kernel(where, x, x, x, 1000);
         nojit::plan plan = kernel.prepare(where, x, x, x, 1000);
         std::printf("%s %zu %zu\n", plan.value(3).type, plan.about().value_count, kernel.configs()[0].setting_count);
+        int before = asked;
         plan.launch(nullptr, {2}, x, x, x, 1008);
-        plan.launch(nullptr, x, x, x, 1008);
+        nojit::plan(plan).launch(nullptr, x, x, x, 1008);
+        std::printf("asked %d times\n", asked - before);
         try {
             plan.launch(nullptr, x, x, x, 1008L);
         } catch (const std::invalid_argument &error) {
@@ -141,7 +168,10 @@ def test_a_program_in_cpp_asks_and_launches(tmp_path: Path, fakecuda: FakeCuda) 
     ran = run(tmp_path / "ask", bundle, fakecuda=fakecuda)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.splitlines() == [
+        "1",
+        "1",
         "x_ptr y_ptr out_ptr n BLOCK i32 4 4",
+        "asked 0 times",
         "expected a value of the size of i32 for n",
         "4",
         "5",

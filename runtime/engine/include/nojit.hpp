@@ -9,8 +9,8 @@
 //     plan.launch(stream, x, y, out, n);
 //
 // The comments in nojit.h hold here, too. Functions throw nojit::error where those of nojit.h return a code. A bundle closes itself, and can
-// be moved but not copied; kernels, plans and everything that a function returns are views of it, as cheap to copy as a pointer, and end
-// with it.
+// be moved but not copied; kernels, plans and everything that a function returns are views of it, as cheap to copy as a pointer (a plan: as
+// a shared_ptr), and end with it.
 #ifndef NOJIT_HPP
 #define NOJIT_HPP
 
@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -50,7 +51,7 @@ private:
 
 namespace detail {
 
-template <typename T> constexpr nj_dtype dtype_of()
+template <typename T> constexpr nj_dtype builtin_dtype()
 {
     using plain = std::remove_cv_t<T>;
     if constexpr (std::is_void_v<plain>) {
@@ -62,7 +63,7 @@ template <typename T> constexpr nj_dtype dtype_of()
     } else if constexpr (std::is_same_v<plain, double>) {
         return NJ_DTYPE_FP64;
     } else {
-        static_assert(std::is_integral_v<plain>, "say the dtype: nojit::arg::pointer(address, NJ_DTYPE_BF16)");
+        static_assert(std::is_integral_v<plain>, "specialize nojit::dtype_of, or say the dtype: nojit::arg::pointer(address, NJ_DTYPE_BF16)");
         constexpr nj_dtype with_sign[] = {NJ_DTYPE_I8, NJ_DTYPE_I16, NJ_DTYPE_I32, NJ_DTYPE_I64};
         constexpr nj_dtype without[] = {NJ_DTYPE_U8, NJ_DTYPE_U16, NJ_DTYPE_U32, NJ_DTYPE_U64};
         constexpr int place = sizeof(plain) == 1 ? 0 : sizeof(plain) == 2 ? 1 : sizeof(plain) == 4 ? 2 : 3;
@@ -87,6 +88,13 @@ template <typename T> T *check(T *made, const nj_error &found)
 
 } // namespace detail
 
+// The dtype of what a T * points to. Specialize it for a type of another library:
+//
+//     template <> struct nojit::dtype_of<__half> { static constexpr nj_dtype value = NJ_DTYPE_FP16; };
+template <typename T> struct dtype_of {
+    static constexpr nj_dtype value = detail::builtin_dtype<T>();
+};
+
 // One argument of a call, made of a C++ value. Texts, tuples and descriptors are borrowed until the call returns: none is made of a
 // temporary.
 class arg {
@@ -109,7 +117,7 @@ public:
     }
     // A pointer to memory of the device.
     template <typename T, std::enable_if_t<!std::is_same_v<std::remove_cv_t<T>, char>, int> = 0>
-    arg(T *address) noexcept : it_(nj_arg_pointer(reinterpret_cast<std::uintptr_t>(address), detail::dtype_of<T>()))
+    arg(T *address) noexcept : it_(nj_arg_pointer(reinterpret_cast<std::uintptr_t>(address), dtype_of<std::remove_cv_t<T>>::value))
     {
     }
     // The same for a CUdeviceptr, or for a dtype that C++ has no type of.
@@ -192,7 +200,8 @@ template <std::size_t Count> struct call {
 // A variant on a device, ready to launch without selection.
 class plan {
 public:
-    explicit plan(const nj_plan *it) noexcept : it_(it) {}
+    // Asks what values the plan takes, once: its copies share the answer.
+    explicit plan(const nj_plan *it) : it_(it), sizes_(sizes_of()) {}
 
     // Launches with pointers to values, as nj_plan_launch takes them. Checks nothing of their types.
     void operator()(const void *const *values, nj_stream stream, const nojit::grid &size = {}) const
@@ -201,17 +210,17 @@ public:
         detail::check(nj_plan_launch(it_, values, size.get(), stream, &found), found);
     }
 
-    // Launches with values: one for each of value(0), value(1), ..., whose sizes it checks at each call.
+    // Launches with values: one for each of value(0), value(1), ..., of its size.
     template <typename... Values> void launch(nj_stream stream, const Values &...values) const { launch(stream, nojit::grid(), values...); }
     template <typename... Values> void launch(nj_stream stream, const nojit::grid &size, const Values &...values) const
     {
         const void *const pointers[] = {static_cast<const void *>(&values)..., nullptr};
         const std::size_t bytes[] = {(std::is_null_pointer_v<Values> ? 0 : sizeof(Values))..., 0};
-        if (about().value_count != sizeof...(values)) {
+        if (sizes_->size() != sizeof...(values)) {
             throw std::invalid_argument("expected as many values as the plan takes");
         }
         for (std::size_t i = 0; i < sizeof...(values); i++) {
-            if (value(i).bytes != 0 && value(i).bytes != bytes[i]) {
+            if ((*sizes_)[i] != 0 && (*sizes_)[i] != bytes[i]) {
                 throw std::invalid_argument(std::string("expected a value of the size of ") + value(i).type + " for " + value(i).name);
             }
         }
@@ -238,7 +247,17 @@ public:
     const nj_plan *get() const noexcept { return it_; }
 
 private:
+    std::shared_ptr<const std::vector<std::size_t>> sizes_of() const
+    {
+        std::vector<std::size_t> sizes(about().value_count);
+        for (std::size_t i = 0; i < sizes.size(); i++) {
+            sizes[i] = value(i).bytes;
+        }
+        return std::make_shared<const std::vector<std::size_t>>(std::move(sizes));
+    }
+
     const nj_plan *it_;
+    std::shared_ptr<const std::vector<std::size_t>> sizes_; // bytes of each value; 0: any
 };
 
 class kernel {
@@ -289,7 +308,7 @@ public:
     }
 
     // Loads every variant and puts it on a device.
-    void load(int device) const
+    void load(int device = NJ_CURRENT_DEVICE) const
     {
         nj_error found;
         detail::check(nj_kernel_load(it_, device, &found), found);
@@ -381,7 +400,7 @@ public:
     }
 
     // How well the bundle fits a device; 0 if it does not run there.
-    int fit(int device) const
+    int fit(int device = NJ_CURRENT_DEVICE) const
     {
         int fit = 0;
         nj_error found;
