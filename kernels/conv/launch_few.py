@@ -11,8 +11,9 @@ from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
-from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of, tiles_of, unused
+from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
 from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
+from nojit.kernels.conv.splits import parts_of, tiles_of
 from nojit.kernels.conv.sweeps import PADDED_DIM
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor, float32

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import torch
 from nojit.kernels import library
@@ -15,6 +15,7 @@ from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
+from nojit.kernels.conv.splits import parts_of, tiles_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
@@ -25,20 +26,8 @@ __all__ = [
     "launch_merge",
     "launch_product",
     "launch_weight_grad",
-    "parts_of",
-    "tiles_of",
     "unused",
 ]
-
-TILE: Final = 128
-"""Rows and columns of a tile, assumed to estimate the number of programs."""
-LEAST_DEPTH: Final = 512
-"""The least K of a split-K part: a shorter part costs more to write and add up than it saves."""
-MOST: Final = 32
-COST: Final = 600
-"""Cost of writing and reading the sums of one split-K part, in the time that one element of K takes."""
-ENOUGH: Final = 0.9
-"""Fewer split-K parts are preferred if they reach this fraction of the best gain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +68,6 @@ class Sum:
         """Return this sum for a part of the output: `first` and `sizes` are (batch, depth, height, width)."""
         own = self.sweep.part((first[1], first[2], first[3]), (sizes[1], sizes[2], sizes[3]))
         return replace(self, batch=sizes[0], sweep=own)
-
-
-def parts_of(tiles: int, depth: int, device_processors: int) -> int:
-    """Choose the number of parts for split-K.
-
-    It is the fewest parts that keep the device nearly as busy as possible, after the cost of adding the parts up.
-
-    Args:
-        tiles: number of tiles of the result.
-        depth: K, the number of products per output element.
-        device_processors: number of SMs.
-    """
-    if not tiles:
-        return 1
-
-    def gain(parts: int) -> float:
-        programs = tiles * parts
-        busy = programs / (-(-programs // device_processors) * device_processors)
-        return busy if parts == 1 else busy / (1 + COST * parts / depth)
-
-    choices = range(1, max(1, min(depth // LEAST_DEPTH, MOST)) + 1)
-    best = max(map(gain, choices))
-    return next(parts for parts in choices if gain(parts) >= ENOUGH * best)
-
-
-def tiles_of(groups: int, rows: int, cols: int) -> int:
-    """Return an estimate of the number of tiles of a result of `rows` positions by `cols` channels, in `groups` groups."""
-    return groups * -(-rows // TILE) * -(-cols // TILE)
 
 
 def unused(writer: RecipeWriter, value: Tensor) -> Tensor:

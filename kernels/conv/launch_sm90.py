@@ -17,8 +17,9 @@ from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, takes_maps
 from nojit.kernels.conv import sweeps
-from nojit.kernels.conv.launch_pointers import Sum, launch_merge, parts_of
+from nojit.kernels.conv.launch_pointers import Sum, launch_merge
 from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
+from nojit.kernels.conv.splits import parts_of
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 

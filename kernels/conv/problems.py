@@ -13,9 +13,10 @@ import torch
 from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.conv.launch_few import is_few, launch_few
-from nojit.kernels.conv.launch_pointers import TILE, Sum, launch, launch_weight_grad, parts_of
+from nojit.kernels.conv.launch_pointers import Sum, launch, launch_weight_grad
 from nojit.kernels.conv.launch_sm90 import boxes_of, launch_mapped, launch_mapped_weight_grad, strips_of
 from nojit.kernels.conv.layouts import new_like
+from nojit.kernels.conv.splits import TILE, parts_of
 from nojit.kernels.conv.sweeps import Window, forward_sweep, three
 from nojit.kernels.problem import (
     RequestedLaunch,

@@ -16,11 +16,12 @@ from nojit.kernels import library
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.mixed_mm.checks import Operands
+from nojit.kernels.mixed_mm.splits import mapped_parts, parts_of
 from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, stored
 from nojit.kernels.products.splits import padded_width, splits_of
 from torch import Tensor
 
-__all__ = ["FEW", "Prepared", "Runs", "mapped_parts", "parts_of", "prepare"]
+__all__ = ["FEW", "Prepared", "Runs", "prepare"]
 
 FEW: Final = 32
 """The most rows (M) that `mixed_mm_few` takes."""
@@ -38,13 +39,8 @@ WHOLE_GROUP: Final = 128
 """If the group size is a multiple of this, no step of `mixed_mm` spans two quantization groups."""
 MOST_DEEP: Final = 1 << 31
 """A group size of at least this means one quantization group of all rows: kernels count K in 32 bits."""
-LEAST_DEPTH: Final = 1024
-"""The least K of a split-K part: a shorter part costs more to write and add up than it saves."""
-MOST_PARTS: Final = 16
 NARROW: Final = 32
 """Columns of the narrowest tile of `mixed_mm_few`."""
-TILE: Final = 64
-"""Rows and columns of the smallest tile of `mixed_mm_sm90`."""
 STEP_ROWS: Final = 1024
 """The most rows of b that a step of `mixed_mm_few` reads: 16 for each of 16 warps, four times."""
 MOST_SPAN: Final = 1 << 31
@@ -56,24 +52,6 @@ Runs = Callable[[str, Tensor], bool]
 def runs(kernel: str, a: Tensor) -> bool:
     """Return whether `kernel`, `mixed_mm_few` or `mixed_mm_sm90`, runs on the device of `a`."""
     return takes_maps(a) if kernel == "mixed_mm_sm90" else a.is_cuda
-
-
-def parts_of(tiles: int, depth: int, count: int) -> int:
-    """Choose the number of split-K parts on `count` SMs: 1, unless half of them would be idle.
-
-    `tiles`: number of tiles of the result; `depth`: length of K.
-    """
-    if not tiles or 2 * tiles > count:
-        return 1
-    return max(1, min(count // tiles, depth // LEAST_DEPTH, MOST_PARTS))
-
-
-def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:
-    """Choose the number of split-K parts of `mixed_mm_sm90` on `count` SMs.
-
-    `depth`: length of K.
-    """
-    return parts_of(-(-rows // TILE) * -(-cols // TILE), depth, count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import Final
 import torch
 from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.mixed_mm import reference
-from nojit.kernels.mixed_mm.launch import mapped_parts, prepare
+from nojit.kernels.mixed_mm.launch import prepare
+from nojit.kernels.mixed_mm.splits import mapped_parts
 from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, requested, rounding
 
 __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]

@@ -13,8 +13,8 @@ from nojit.kernels import library
 from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, op, reference, sweeps
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.conv.checks import window_of
-from nojit.kernels.conv.launch_pointers import parts_of
 from nojit.kernels.conv.layouts import by_channels, is_by_channels
+from nojit.kernels.conv.splits import parts_of
 from nojit.kernels.conv.sweeps import Window, classes_of, forward_sweep, pieces_of
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.mixed_mm import launch, reference, uint4x2_mixed_mm
+from nojit.kernels.mixed_mm import reference, splits, uint4x2_mixed_mm
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 
@@ -179,13 +179,13 @@ def test_autocast_casts_what_is_not_packed():
 
 
 def test_parts_are_as_many_as_keep_a_device_busy():
-    assert launch.parts_of(256, 8192, 132) == 1
-    assert launch.parts_of(67, 8192, 132) == 1
-    assert launch.parts_of(32, 8192, 132) == 4
-    assert launch.parts_of(32, 2048, 132) == 2
-    assert launch.parts_of(1, 1 << 20, 132) == 16
-    assert launch.parts_of(1, 512, 132) == 1
-    assert launch.parts_of(0, 512, 132) == 1
+    assert splits.parts_of(256, 8192, 132) == 1
+    assert splits.parts_of(67, 8192, 132) == 1
+    assert splits.parts_of(32, 8192, 132) == 4
+    assert splits.parts_of(32, 2048, 132) == 2
+    assert splits.parts_of(1, 1 << 20, 132) == 16
+    assert splits.parts_of(1, 512, 132) == 1
+    assert splits.parts_of(0, 512, 132) == 1
 
 
 @pytest.mark.parametrize("group_size", [1 << 31, 1 << 40])
