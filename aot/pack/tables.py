@@ -13,7 +13,7 @@ from nojit.runtime import _core
 from nojit.runtime.expr.expression import ExpressionError
 from nojit.runtime.expr.postfix import postfix
 from nojit.runtime.table.table import Axis, Case, Config, Derived, KernelTable, Launch, Param, Tuning
-from nojit.runtime.tuning.lookup import resolve
+from nojit.runtime.tuning.resolution import resolve
 from nojit.runtime.tuning.tuned_tables import TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import Value, identity
 

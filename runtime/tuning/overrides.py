@@ -11,7 +11,7 @@ from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.expression import parse
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning
-from nojit.runtime.tuning.lookup import DEFAULT_BUCKET, resolve
+from nojit.runtime.tuning.resolution import DEFAULT_BUCKET, resolve
 from nojit.runtime.tuning.tuned_tables import TunedTable, read_tuned
 
 __all__ = ["SUFFIX", "VARIABLE", "TuningSource", "override_of", "read_overrides"]

@@ -1,6 +1,6 @@
 """Tuned tables as files: what was measured of one kernel on one device, in TOML that people read and edit.
 
-`nojit.runtime.tuning.lookup.resolve` turns one into the numbers of a bundle's table. Nothing here is needed to launch.
+`nojit.runtime.tuning.resolution.resolve` turns one into the numbers of a bundle's table. Nothing here is needed to launch.
 """
 
 from __future__ import annotations

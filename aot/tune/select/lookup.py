@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nojit.aot.tune.store.records import Config, Problem
-from nojit.runtime.tuning.lookup import block_of, bucket_of, closest_device, nearest, ranked
+from nojit.runtime.tuning.lookup import bucket_of, closest_device, nearest, ranked
+from nojit.runtime.tuning.resolution import block_of
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedTable
 from nojit.runtime.values import identity
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from nojit.runtime.tuning.lookup import DEFAULT_BUCKET
+from nojit.runtime.tuning.resolution import DEFAULT_BUCKET
 from nojit.runtime.values import Value, identity, spell
 
 __all__ = ["Class", "TuningRules", "class_of", "spell_class"]

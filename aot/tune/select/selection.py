@@ -24,7 +24,8 @@ from nojit.aot.tune.select.portfolio import Portfolio, loss_curve, measure, smal
 from nojit.aot.tune.select.rules import Class, TuningRules, class_of, spell_class
 from nojit.aot.tune.store.records import Config, Problem, identity_of
 from nojit.runtime.table.tuning import TuningBlock
-from nojit.runtime.tuning.lookup import bucket_of, ranked, rows_of
+from nojit.runtime.tuning.lookup import bucket_of, ranked
+from nojit.runtime.tuning.resolution import rows_of
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import identity, spell
 

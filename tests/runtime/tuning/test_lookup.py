@@ -17,16 +17,8 @@ from nojit.runtime.table.reading import decode_table
 from nojit.runtime.table.table import KernelTable, Tuning
 from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.costs import is_cost
-from nojit.runtime.tuning.lookup import (
-    Lookup,
-    bucket_of,
-    closest_device,
-    estimates,
-    lookup_of,
-    nearest,
-    ranked,
-    resolve,
-)
+from nojit.runtime.tuning.lookup import Lookup, bucket_of, closest_device, estimates, lookup_of, nearest, ranked
+from nojit.runtime.tuning.resolution import resolve
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import spell
 
