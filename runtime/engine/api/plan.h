@@ -31,4 +31,7 @@ bool nj_plan_begin(const nj_plan *plan, const int64_t grid[3], nj_stream stream,
 /* Enqueues with the scratch memory that the plan needs; `launch` is packed but for it. */
 bool nj_plan_enqueue(const nj_plan *plan, nj_launch_state *launch, nj_error *error);
 
+/* Does so for a plan that needs scratch memory: by nj_options.allocate, or the driver's. */
+bool nj_plan_enqueue_with_scratch(const nj_plan *plan, nj_launch_state *launch, nj_error *error);
+
 #endif

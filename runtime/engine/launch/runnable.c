@@ -79,7 +79,7 @@ void nj_runnable_clear(nj_runnable *runnable)
 {
     free(runnable->slots);
     for (size_t i = 0; i < runnable->map_count; i++) {
-        nj_map_cache_clear(&runnable->maps[i].cache);
+        nj_tensormap_cache_clear(&runnable->maps[i].cache);
     }
     free(runnable->maps);
     for (int i = 0; i < 3; i++) {

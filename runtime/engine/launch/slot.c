@@ -39,7 +39,7 @@ bool nj_runnable_read_maps(nj_runnable *runnable, const nj_runnable_facts *facts
     }
     for (size_t i = 0; i < facts->map_count; i++) {
         runnable->maps[i].facts = facts->maps[i];
-        nj_map_cache_init(&runnable->maps[i].cache);
+        nj_tensormap_cache_init(&runnable->maps[i].cache);
         runnable->map_count++;
     }
     return true;

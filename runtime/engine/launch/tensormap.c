@@ -168,13 +168,13 @@ static nj_map_key key_of(const nj_descriptor *descriptor)
 bool nj_map_encode(nj_map *map, nj_device *device, const nj_descriptor *descriptor, int argument, CUtensorMap *out, nj_error *error)
 {
     nj_map_key key = key_of(descriptor);
-    if (nj_map_cache_find(&map->cache, &key, out)) {
+    if (nj_tensormap_cache_find(&map->cache, &key, out)) {
         return true;
     }
     encoder it = {.map = &map->facts, .device = device, .descriptor = descriptor, .argument = argument, .out = out, .error = error};
     if (!check(&it) || !reverse(&it) || !reverse_box(&it) || !encode(&it)) {
         return false;
     }
-    nj_map_cache_add(&map->cache, &key, out);
+    nj_tensormap_cache_add(&map->cache, &key, out);
     return true;
 }

@@ -3,7 +3,7 @@
 #define NOJIT_LAUNCH_TENSORMAP_H
 
 #include "driver/driver.h"
-#include "launch/map_cache.h"
+#include "launch/tensormap_cache.h"
 
 /* How one descriptor of a runnable is encoded. */
 typedef struct {
@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct {
     nj_map_facts facts;
-    nj_map_cache cache; /* the maps made so far */
+    nj_tensormap_cache cache; /* the maps made so far */
 } nj_map;
 
 /* Writes the map of a descriptor that is argument `argument`; false with `error` filled. */

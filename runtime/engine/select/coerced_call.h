@@ -1,8 +1,9 @@
-/* What a call passes, as selection takes it. */
+/* A call as selection takes it: the values that it passes, coerced to the types of the params. */
 #ifndef NOJIT_SELECT_COERCED_CALL_H
 #define NOJIT_SELECT_COERCED_CALL_H
 
 #include "expr/arguments.h"
+#include "select/signatures.h"
 #include "table/constant.h"
 
 /* Bits of NJ_TAG_UNKNOWN: what an argument is that no value stands for. */
@@ -22,5 +23,12 @@ typedef struct {
     bool (*interrupted)(void *context); /* whether to stop, asked every few hundred looks; may be NULL */
     void *context;
 } nj_coerced_call;
+
+/* Which types of a runtime param take an argument. */
+NJ_INTERNAL uint64_t nj_takers(const nj_param_types *param, const nj_value *value, const nj_arguments *arguments);
+
+/* Makes of an argument what Triton makes of it for a param of a declared type, unless a type takes it as it is: an address of an
+ * int where the param takes nothing but pointers, a float of an int or a bool, an int of a bool, a bool of 0 or 1. */
+NJ_INTERNAL void nj_coerce(const nj_param_types *param, nj_value *value, const nj_arguments *arguments);
 
 #endif

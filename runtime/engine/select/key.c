@@ -1,5 +1,6 @@
 #include "select/key.h"
 
+#include "select/coerced_call.h"
 #include "select/hint.h"
 #include "select/spec.h"
 

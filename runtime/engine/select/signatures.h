@@ -48,14 +48,4 @@ const nj_known_name *nj_signatures_find(const nj_signatures *signatures, nj_span
 NJ_INTERNAL bool nj_param_init(nj_param_types *param, const nj_span *types, size_t count, nj_ids *ids, nj_error *error);
 NJ_INTERNAL void nj_param_clear(nj_param_types *param);
 
-/* Which types of a runtime param take an argument. */
-NJ_INTERNAL uint64_t nj_takers(const nj_param_types *param, const nj_value *value, const nj_arguments *arguments);
-
-/* Makes of an argument what Triton makes of it for a param of a declared type, unless a type takes it as it is: an address of an
- * int where the param takes nothing but pointers, a float of an int or a bool, an int of a bool, a bool of 0 or 1. */
-NJ_INTERNAL void nj_coerce(const nj_param_types *param, nj_value *value, const nj_arguments *arguments);
-
-/* The second half of `nj_coerce`; false if it makes nothing else of the value. */
-bool nj_convert(const nj_type *types, size_t count, nj_value *value);
-
 #endif

@@ -1,6 +1,6 @@
 /* Tensor maps that a runnable keeps, so that each is encoded once: found without a lock while others are added. */
-#ifndef NOJIT_LAUNCH_MAP_CACHE_H
-#define NOJIT_LAUNCH_MAP_CACHE_H
+#ifndef NOJIT_LAUNCH_TENSORMAP_CACHE_H
+#define NOJIT_LAUNCH_TENSORMAP_CACHE_H
 
 #include "driver/abi.h"
 #include "expr/arguments.h"
@@ -29,15 +29,15 @@ typedef struct {
     atomic_uint edition;  /* odd while a map is written: what was read meanwhile is none */
     _Atomic(struct nj_map_table *) table; /* NULL before the first map */
     unsigned int next;    /* the way that is given up next */
-} nj_map_cache;
+} nj_tensormap_cache;
 
-void nj_map_cache_init(nj_map_cache *cache);
-void nj_map_cache_clear(nj_map_cache *cache);
+void nj_tensormap_cache_init(nj_tensormap_cache *cache);
+void nj_tensormap_cache_clear(nj_tensormap_cache *cache);
 
 /* Whether the map of a key is there; writes it. */
-bool nj_map_cache_find(const nj_map_cache *cache, const nj_map_key *key, CUtensorMap *map);
+bool nj_tensormap_cache_find(const nj_tensormap_cache *cache, const nj_map_key *key, CUtensorMap *map);
 
 /* Adds a map, if there is memory for it. */
-void nj_map_cache_add(nj_map_cache *cache, const nj_map_key *key, const CUtensorMap *map);
+void nj_tensormap_cache_add(nj_tensormap_cache *cache, const nj_map_key *key, const CUtensorMap *map);
 
 #endif

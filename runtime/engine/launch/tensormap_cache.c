@@ -1,4 +1,4 @@
-#include "launch/map_cache.h"
+#include "launch/tensormap_cache.h"
 
 #include <stdlib.h>
 
@@ -77,7 +77,7 @@ static cached_map *way_of(nj_map_table *table, const nj_map_key *key)
     return NULL;
 }
 
-bool nj_map_cache_find(const nj_map_cache *cache, const nj_map_key *key, CUtensorMap *map)
+bool nj_tensormap_cache_find(const nj_tensormap_cache *cache, const nj_map_key *key, CUtensorMap *map)
 {
     unsigned int edition = atomic_load_explicit(&cache->edition, memory_order_acquire);
     const cached_map *way = way_of(atomic_load_explicit(&cache->table, memory_order_acquire), key);
@@ -121,7 +121,7 @@ static void move(const cached_map *from, nj_map_table *to)
 }
 
 /* Makes more sets, if there is memory for them; what there is now. */
-static nj_map_table *grow(nj_map_cache *cache, nj_map_table *table)
+static nj_map_table *grow(nj_tensormap_cache *cache, nj_map_table *table)
 {
     unsigned int sets = table == NULL ? SETS_FIRST : GROWTH * table->sets;
     nj_map_table *grown = calloc(1, sizeof *grown + sets * WAYS * sizeof *grown->ways);
@@ -137,7 +137,7 @@ static nj_map_table *grow(nj_map_cache *cache, nj_map_table *table)
     return grown;
 }
 
-static void write(nj_map_cache *cache, cached_map *way, const nj_map_key *key, const CUtensorMap *map)
+static void write(nj_tensormap_cache *cache, cached_map *way, const nj_map_key *key, const CUtensorMap *map)
 {
     unsigned int edition = atomic_load_explicit(&cache->edition, memory_order_relaxed);
     atomic_store_explicit(&cache->edition, edition + 1, memory_order_relaxed);
@@ -151,7 +151,7 @@ static void write(nj_map_cache *cache, cached_map *way, const nj_map_key *key, c
     atomic_store_explicit(&cache->edition, edition + 2, memory_order_release);
 }
 
-void nj_map_cache_add(nj_map_cache *cache, const nj_map_key *key, const CUtensorMap *map)
+void nj_tensormap_cache_add(nj_tensormap_cache *cache, const nj_map_key *key, const CUtensorMap *map)
 {
     pthread_mutex_lock(&cache->lock);
     nj_map_table *table = atomic_load_explicit(&cache->table, memory_order_relaxed);
@@ -170,7 +170,7 @@ void nj_map_cache_add(nj_map_cache *cache, const nj_map_key *key, const CUtensor
     pthread_mutex_unlock(&cache->lock);
 }
 
-void nj_map_cache_init(nj_map_cache *cache)
+void nj_tensormap_cache_init(nj_tensormap_cache *cache)
 {
     pthread_mutex_init(&cache->lock, NULL);
     atomic_init(&cache->edition, 0);
@@ -178,7 +178,7 @@ void nj_map_cache_init(nj_map_cache *cache)
     cache->next = 0;
 }
 
-void nj_map_cache_clear(nj_map_cache *cache)
+void nj_tensormap_cache_clear(nj_tensormap_cache *cache)
 {
     nj_map_table *table = atomic_load_explicit(&cache->table, memory_order_relaxed);
     while (table != NULL) {
