@@ -67,7 +67,7 @@ class FirstCalls(_core.Dispatcher):
 
     def _prepare(self, device: int) -> _core.Spec:
         """Make the spec of a device that has none yet."""
-        bundle, table = self._or_miss(device, lambda: self._bundles.of(device))
+        bundle, table = self._or_miss(device, self._bundles.of, device)
         ordering = self._bundles.ordering(bundle, table, device)
         with self._lock:
             return _core.Spec(
@@ -76,7 +76,8 @@ class FirstCalls(_core.Dispatcher):
 
     def _refuse(self, device: int, facts: Facts) -> None:
         """Say why no variant serves a call, or why the kernel can never take it."""
-        self._or_miss(device, lambda: self._best(device, facts))
+        # no closure: where CPython 3.11 has no room for a cell, it keeps the arguments of its function
+        self._or_miss(device, self._best, device, facts)
 
     def _best(self, device: int, facts: Facts) -> int:
         from nojit.runtime.explain.explanation import best  # noqa: PLC0415 - the engine chooses
@@ -87,11 +88,11 @@ class FirstCalls(_core.Dispatcher):
         explained = self._fallback is None or not self._fallback.knows(call)
         return best(table, call, self._bundles.lookup(bundle, table, device), explained=explained)
 
-    def _or_miss(self, device: int, choose: Callable[[], T]) -> T:
+    def _or_miss(self, device: int, choose: Callable[..., T], *arguments: Any) -> T:
         """Run a selection; if no variant matches, count the call as a miss."""
         began_ns = perf_counter_ns()
         try:
-            return choose()
+            return choose(*arguments)
         except NoMatchingVariantError as error:
             asked = [bundle.images.file.id for bundle in self._bundles.running_on(_core.device_capability(device))]
             emit("miss", began_ns, bundle=",".join(asked), kernel=self.name, device=device, detail=error.what)
@@ -105,11 +106,13 @@ class FirstCalls(_core.Dispatcher):
 
         if policy() == "error":
             return False
+        from functools import partial  # noqa: PLC0415 - slow to import; a closure would leak, as in `_refuse`
+
         from nojit.runtime.fallback.jit_call import JitFallback, MissedCall  # noqa: PLC0415 - as above
 
         with self._lock:
             fallback = self._fallback = self._fallback or JitFallback()
-        fallback.take(error, MissedCall(device, given, grid), lambda: self._described(device, facts))
+        fallback.take(error, MissedCall(device, given, grid), partial(self._described, device, facts))
         return True
 
     def _described(self, device: int, facts: Facts) -> tuple[str, KernelTable, CallFacts]:
