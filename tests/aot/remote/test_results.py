@@ -52,7 +52,7 @@ async def run_all(connection: DaskConnection, workers: list[Any]) -> list[bytes 
         for number, (name, each) in enumerate(zip(NAMES, workers, strict=True))
     ]
     for job in jobs:
-        await job
+        assert await connection._ends.of(job) == "finished"
     return await asyncio.gather(*map(connection._results.fetch, NAMES))
 
 
@@ -82,7 +82,7 @@ def test_a_worker_that_gives_no_result_does_not_keep_those_of_others(
 
     async def about(connection: DaskConnection, workers: list[Any]) -> list[bytes | None]:
         async def stick(rpc: Any, names: Any, address: str, *, who: str) -> Any:
-            if address == workers[2].address and who != connection._client.id:
+            if address == workers[2].address and who in {each.address for each in workers}:
                 await asyncio.Event().wait()
             return await give(rpc, names, address, who=who)
 
