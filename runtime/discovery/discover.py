@@ -141,7 +141,7 @@ def _is_the_librarys(kernel: str) -> bool:
         manifest_kernels = import_module("nojit.kernels.manifest_kernels")
     except ModuleNotFoundError:
         return False
-    return manifest_kernels.entry_of(kernel) is not None
+    return manifest_kernels.manifest_kernel_of(kernel) is not None
 
 
 def serving(file: BundleFile) -> tuple[list[str], list[BundleError]]:

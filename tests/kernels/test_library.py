@@ -271,7 +271,7 @@ def test_a_rehearsal_launches_nothing_and_calls_like_it_are_known(monkeypatch):
         assert told == [("warmup", "bmm"), ("warmup", "bmm"), ("warmup", "own")]
         assert library.CURRENT.source is source
         told.clear()
-        monkeypatch.setattr(memos, "Recording", None)
+        monkeypatch.setattr(memos, "RecipeWriter", None)
         mm(b, a)
         assert told == [("launch", "bmm")]
 
