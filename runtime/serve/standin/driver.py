@@ -10,7 +10,7 @@ from typing import Any, Final
 from nojit.runtime import _core
 from nojit.runtime.errors import DriverError
 from nojit.runtime.serve.standin.callbacks import MissingAttributeError
-from nojit.runtime.serve.standin.functions import constexpr_function
+from nojit.runtime.serve.standin.constexpr_functions import constexpr_function
 from nojit.runtime.serve.standin.registry import export, exported
 from nojit.runtime.serve.standin.targets import Backend, CUDABackend, GPUTarget
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from nojit.runtime.serve.standin.callbacks import MissingError
 from nojit.runtime.serve.standin.constants import ConstexprType, unwrap, unwrap_shape
-from nojit.runtime.serve.standin.functions import constexpr_function
+from nojit.runtime.serve.standin.constexpr_functions import constexpr_function
 from nojit.runtime.serve.standin.registry import export, exported
 from nojit.runtime.serve.standin.type_names import is_power_of_two
 

@@ -11,7 +11,7 @@ __all__ = ["PACKAGE", "export", "exported", "implementation", "implemented"]
 PACKAGE: Final = "nojit.runtime.serve.standin"
 # for each module of Triton's, those of this package that implement names of it
 _PROVIDERS: Final[dict[str, tuple[str, ...]]] = {
-    "triton": ("functions",),
+    "triton": ("constexpr_functions",),
     "triton._utils": ("type_names",),
     "triton.backends": ("targets", "driver"),
     "triton.backends.compiler": ("targets",),
@@ -34,7 +34,7 @@ _PROVIDERS: Final[dict[str, tuple[str, ...]]] = {
     "triton.runtime.driver": ("driver",),
     "triton.runtime.errors": ("failures",),
     "triton.runtime.interpreter": ("functions",),
-    "triton.runtime.jit": ("functions", "tensors"),
+    "triton.runtime.jit": ("callables", "functions", "constexpr_functions", "tensors"),
     "triton.testing": ("testing",),
     "triton.tools.tensor_descriptor": ("descriptors",),
 }
