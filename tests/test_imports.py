@@ -31,7 +31,8 @@ ASKED_FOR = {
     ("nojit.runtime.serve.standin.testing", "torch"),
     # where a program has imported them: what torch.compile generates
     ("nojit.runtime.recording.generated", "torch"),
-    ("nojit.runtime.recording.generated", "triton"),
+    ("nojit.runtime.recording.inductor_hooks", "torch"),
+    ("nojit.runtime.recording.inductor_hooks", "triton"),
     ("nojit.runtime.serve.inductor", "torch"),
     ("nojit.runtime.serve.inductor", "triton"),
     # where a program is served
@@ -50,11 +51,14 @@ ASKED_FOR = {
 SIMULATION = {
     f"nojit.runtime.recording.fake.{name}"
     for name in (
+        "addresses",
         "attention",
         "autocast",
         "collectives",
         "compiled",
+        "dispatch",
         "fused",
+        "inference",
         "known",
         "launches",
         "streams",

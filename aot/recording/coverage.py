@@ -15,7 +15,7 @@ from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.call.call_facts import Argument, CallFacts, pointee, slot_kind
 from nojit.runtime.errors import NojitError
 from nojit.runtime.explain.explanation import explain
-from nojit.runtime.recording.closure import fingerprint
+from nojit.runtime.recording.drift import fingerprint
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, read_origins
 from nojit.runtime.table.table import KernelTable

@@ -8,7 +8,7 @@ from typing import Any
 from nojit.aot.recording.specializations import RecordedKernel, option_default
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.errors import RecordingError
-from nojit.runtime.recording.closure import fingerprint
+from nojit.runtime.recording.drift import fingerprint
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.origins import Distribution, InductorFacts, Origin, Origins, Winner
 from nojit.runtime.values import encode_value

@@ -21,12 +21,13 @@ from nojit.runtime.base.strict_json import Json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import NojitError, RecordingError
 from nojit.runtime.recording import generated
-from nojit.runtime.recording.closure import Closure, capture, place_of
+from nojit.runtime.recording.closure import Closure, capture
 from nojit.runtime.recording.closure import digest_of as closure_digest
 from nojit.runtime.recording.distributions import Distributions
 from nojit.runtime.recording.file import Writer
 from nojit.runtime.recording.specialization import Specialization, functions_among, read_specialization
 from nojit.runtime.recording.specialization import digest_of as specialization_digest
+from nojit.runtime.recording.triton_functions import place_of
 from nojit.runtime.recording.winner_spelling import encoded_config, encoded_key
 
 __all__ = ["Call", "Known", "Recorder", "say"]

@@ -10,7 +10,7 @@ A kernel has
 ``kernel``      its name in the bundle
 ``module``      module of the function; ``qualname`` its qualified name
 ``closure``     digest of its source closure
-``fingerprint`` hashes of the closure (`nojit.runtime.recording.closure.fingerprint`), to find drift
+``fingerprint`` hashes of the closure (`nojit.runtime.recording.drift.fingerprint`), to find drift
 ``functions``   ``[module:name, fingerprint]`` of each function that calls passed as a constexpr
 ``options``     ``[name, default]`` of each constexpr param of the bundle's kernel that is an option of Triton
 ``winners``     choices of its autotuners: ``names`` and values (``key``) of the key, and ``config`` by name

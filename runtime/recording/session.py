@@ -19,7 +19,7 @@ from nojit.runtime.autostart import when_imported
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError, SettingError
-from nojit.runtime.recording import generated
+from nojit.runtime.recording import inductor_hooks
 from nojit.runtime.recording.file import PART_SUFFIX, read_recording, write_recording
 from nojit.runtime.recording.live import Recorder, say
 from nojit.runtime.recording.triton_hooks import Hooks
@@ -88,7 +88,7 @@ class Session:
         """Record the kernels of torch.compile, too."""
         if self._unwatch is None and self._hooks is not None:
             try:
-                self._unwatch = generated.watch(self._recorder)
+                self._unwatch = inductor_hooks.watch(self._recorder)
             except Exception as error:  # noqa: BLE001 - another torch, and the program goes on
                 self._recorder.lack(None, f"expected a torch whose compiled kernels nojit can record, got {error}")
 

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.call.constexprs import constexpr_value
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.recording.closure import kind_of, place_of
+from nojit.runtime.recording.triton_functions import kind_of, place_of
 from nojit.runtime.types.constants import constant_type
 from nojit.runtime.types.names import NONE
 from nojit.runtime.values import FunctionRef, Value, encode_value

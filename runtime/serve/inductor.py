@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from nojit.runtime.base.launch_options import CONFIG_OPTIONS
-from nojit.runtime.recording.generated import SEEN, force_settings, key_of
+from nojit.runtime.recording.forced_settings import SEEN, force_settings
+from nojit.runtime.recording.generated import key_of
 from nojit.runtime.recording.winner_spelling import config_by_name
 from nojit.runtime.values import decode_value
 

@@ -15,7 +15,7 @@ from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.first_call.arch_bundle import ArchBundle
 from nojit.runtime.kernel import Kernel
 from nojit.runtime.observe.events import emit
-from nojit.runtime.recording.closure import drift_of
+from nojit.runtime.recording.drift import drift_of
 from nojit.runtime.recording.origins import Origin
 from nojit.runtime.recording.specialization import functions_among
 from nojit.runtime.serve.compiled_kernel import Compiled

@@ -11,7 +11,7 @@ from nojit.runtime.base.wording import few
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, NoMatchingVariantError
 from nojit.runtime.loader import Bundle
-from nojit.runtime.recording.closure import drift_of
+from nojit.runtime.recording.drift import drift_of
 from nojit.runtime.recording.origins import ATTACHMENT, Origin, Origins, read_origins
 
 __all__ = ["KernelLookup", "RecordedKernel"]

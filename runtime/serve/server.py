@@ -11,9 +11,9 @@ from typing import Any
 from nojit.runtime import _core
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.observe.events import Served, emit
-from nojit.runtime.recording.closure import place_of
 from nojit.runtime.recording.generated import MODULE
 from nojit.runtime.recording.origins import Origins
+from nojit.runtime.recording.triton_functions import place_of
 from nojit.runtime.serve.function import ADVICE, Function, Host, Unserved
 from nojit.runtime.serve.hosts import ATTRIBUTE
 from nojit.runtime.serve.inductor import Generated

@@ -8,7 +8,7 @@ from typing import Any, Final
 from nojit.runtime.base.wording import typed
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.observe.events import add_served
-from nojit.runtime.recording.closure import kind_of
+from nojit.runtime.recording.triton_functions import kind_of
 from nojit.runtime.serve import standin
 from nojit.runtime.serve.function import Function, Host
 from nojit.runtime.serve.hosts import StandinHost, TritonHost

@@ -20,14 +20,15 @@ import torch
 import triton
 from nojit.runtime.base.wording import told
 from nojit.runtime.errors import RecordingError
+from nojit.runtime.recording.fake.addresses import address_of
 from nojit.runtime.recording.fake.answers import Gpu
 from nojit.runtime.recording.fake.attention import choose_attention
 from nojit.runtime.recording.fake.fused import keep_fused
+from nojit.runtime.recording.fake.inference import INNER
 from nojit.runtime.recording.fake.launches import Launches, specialization_of
 from nojit.runtime.recording.fake.patches import Patches
 from nojit.runtime.recording.fake.problems import Problems
-from nojit.runtime.recording.fake.tensors import INNER, address_of
-from nojit.runtime.recording.generated import SEEN, force_settings
+from nojit.runtime.recording.forced_settings import SEEN, force_settings
 from torch._dynamo import convert_frame
 from torch._dynamo.device_interface import CudaInterface
 from torch._subclasses.fake_tensor import FakeTensor

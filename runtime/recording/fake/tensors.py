@@ -1,11 +1,7 @@
 """CUDA tensors without memory: shapes, strides, dtypes and addresses, but no values.
 
-torch's FakeTensorMode infers the outputs of operators, from meta tensors. On top of it, this module decides which calls
-create such tensors (all that touch a simulated GPU; tensors of the CPU stay real), and gives each storage an address.
-
-torch without CUDA has no device guard and no autograd thread for CUDA. Therefore Python code sees the device ``cuda:N``
-of a tensor, and torch's C++ code sees ``lazy:N``, whose guard every build of torch has and whose gradients the calling
-thread computes. The tensors' dispatch keys are CUDA's, so autocast and CUDA's operators apply to them.
+`Tensors` replaces the functions of torch that make, move and read tensors. `nojit.runtime.recording.fake.dispatch` decides
+which calls make tensors without memory: all that touch a simulated GPU. Tensors of the CPU stay real.
 """
 
 from __future__ import annotations
@@ -13,308 +9,27 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
-from nojit.runtime.recording.fake import known
+from nojit.runtime.recording.fake.addresses import ADDRESSES, address_of, described
 from nojit.runtime.recording.fake.answers import Gpu, index_of
+from nojit.runtime.recording.fake.dispatch import DEVICE_OF, Dispatch
+from nojit.runtime.recording.fake.inference import inner_device, outward
 from nojit.runtime.recording.fake.patches import Patches
 from nojit.runtime.recording.fake.problems import Problems
-from torch._library.custom_ops import OPDEFS
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
-    UnsupportedOperatorException,
 )
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 from torch.overrides import _get_current_function_mode_stack
-from torch.utils import _pytree as pytree
 from torch.utils._device import DeviceContext
-from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["INNER", "Tensors", "address_of", "described"]
-
-_DEVICE: Final = torch.ops.prim.device.default
-INNER: Final = "lazy"
-"""Type of a simulated CUDA device in torch's C++ code."""
-# alignment of the blocks of torch's caching allocator, in bytes
-_ALIGNMENT: Final = 512
-# highest part of the addresses that the driver gives to devices on Linux; each device has 2^40 bytes
-_BASE: Final = 0x7E00_0000_0000
-_ADDRESS: Final = "_nojit_address"
-# an operator that failed for want of values, and the name by which programs know it
-_ASKED: Final = {
-    "aten._local_scalar_dense": "Tensor.item()",
-    "aten.nonzero": "Tensor.nonzero(), or an index that is a mask",
-    "aten.equal": "torch.equal()",
-    "aten._unique2": "torch.unique()",
-    "aten.masked_select": "torch.masked_select()",
-    "aten.repeat_interleave": "torch.repeat_interleave() with repeats in a tensor",
-}
-
-
-def described(tensor: torch.Tensor) -> str:
-    """Return a tensor's dtype, shape and device, ``float32[2, 3] on cuda:0``."""
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)} on {tensor.device}"
-
-
-class _Addresses:
-    """Gives each storage an address, as torch's caching allocator does: aligned to 512 bytes, and used once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._free: dict[int, int] = {}
-
-    def of_storage(self, storage: Any, device: int) -> int:
-        """Return the address of a storage of a device, always the same."""
-        address: int | None = getattr(storage, _ADDRESS, None)
-        if address is None:
-            with self._lock:
-                address = self._free.get(device, _BASE + (device << 40))
-                blocks = -(-max(storage.nbytes(), 1) // _ALIGNMENT)
-                self._free[device] = address + blocks * _ALIGNMENT
-            # the storage keeps it, for all tensors that share the storage
-            setattr(storage, _ADDRESS, address)
-        return address
-
-
-_ADDRESSES: Final = _Addresses()
-
-
-def address_of(tensor: torch.Tensor) -> int:
-    """Return the address of a CUDA tensor without memory, in bytes; 0 if it has no elements, as torch does."""
-    if not tensor.numel():
-        return 0
-    offset: int = tensor.storage_offset() * tensor.itemsize
-    return _ADDRESSES.of_storage(tensor.untyped_storage(), tensor.device.index) + offset
-
-
-class _Inference(FakeTensorMode):  # type: ignore[misc] # a class of torch's
-    """torch's FakeTensorMode, whose convolutions keep the layouts of a GPU."""
-
-    def dispatch(
-        self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        found = super().dispatch(func, types, args, kwargs or {})
-        layout = _layout_of_convolution(func, args)
-        if layout is None:
-            return found
-        return pytree.tree_map_only(FakeTensor, lambda each: self._with_layout(each, layout), found)
-
-    def _with_layout(self, tensor: Any, layout: torch.memory_format) -> Any:
-        if tensor.dim() not in {4, 5}:
-            return tensor
-        with no_dispatch():
-            meta = torch.empty(tensor.shape, dtype=tensor.dtype, device="meta", memory_format=layout)
-        return FakeTensor(self, meta, tensor.fake_device)
-
-
-def _inner_device(tensor: Any) -> torch.device:
-    if tensor.fake_mode.in_kernel_invocation:
-        return torch.device("meta")
-    device: torch.device = tensor.fake_device
-    return torch.device(INNER, device.index) if device.type == "cuda" else device
-
-
-def _outer(device: torch.device) -> torch.device:
-    return torch.device("cuda", device.index or 0) if device.type == INNER else device
-
-
-def _outward(dispatch: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that dispatches an operator, for operators that C++ code calls with the inner name of a device."""
-
-    @functools.wraps(dispatch)
-    def call(
-        mode: Any, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        args, kwargs = pytree.tree_map_only(torch.device, _outer, (tuple(args), dict(kwargs or {})))
-        return dispatch(mode, func, types, args, kwargs)
-
-    return call
-
-
-def _layout_of_convolution(func: Any, args: Sequence[Any]) -> torch.memory_format | None:
-    """Return the channels-last layout of a convolution's results; None if they are contiguous.
-
-    cuDNN keeps the layout of input or weight (`cudnn_conv_suggest_memory_format`). A torch without CUDA does not know it.
-    """
-    if func not in {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}:
-        return None
-    tensors = [each for each in args[:3] if isinstance(each, FakeTensor) and each.dim() in {4, 5}]
-    if not all(each.is_cuda and each.dtype != torch.float64 for each in tensors):
-        return None
-    layout = torch.channels_last if tensors[0].dim() == 4 else torch.channels_last_3d
-    # a layout that is contiguous too counts as contiguous
-    last = (each.is_contiguous(memory_format=layout) and not each.is_contiguous() for each in tensors[-2:])
-    return layout if any(last) else None
-
-
-class _Dispatch(TorchDispatchMode):  # type: ignore[misc] # a class of torch's
-    """Sends the operators that touch a simulated GPU to the inference of shapes, and all others to torch."""
-
-    def __init__(self, gpu: Gpu, problems: Problems) -> None:
-        super().__init__()
-        self._gpu = gpu
-        self._problems = problems
-        self.inference = _Inference(allow_non_fake_inputs=True)
-
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        if func is _DEVICE:
-            return _inner_device(args[0]) if isinstance(args[0], FakeTensor) else func(*args)
-        if any(_is_foreign(each) for each in types):
-            # a tensor subclass takes its operators apart first, and this mode sees the parts
-            return NotImplemented
-        leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs or {})))
-        leaves = [self._device(leaf) if isinstance(leaf, torch.device) else leaf for leaf in leaves]
-        args, named = pytree.tree_unflatten(leaves, spec)
-        if any(
-            isinstance(each, FakeTensor) or (isinstance(each, torch.device) and each.type == "cuda") for each in leaves
-        ):
-            body = _body_of(func)
-            if body is not None:
-                with self:
-                    return body(*args, **named)
-            self._refuse_writes(func, args, named)
-            return self._infer(func, args, named)
-        return self._on_cpu(func, args, named)
-
-    def _device(self, device: torch.device) -> torch.device:
-        if device.type == "cuda" and device.index is None:
-            return torch.device("cuda", self._gpu.current)
-        if device.type == "cuda":
-            index_of(device, self._gpu)
-        return _outer(device)
-
-    def _input(self, leaf: Any) -> Any:
-        if isinstance(leaf, torch.Generator):
-            # a generator of the CPU stands for it; what it draws is never read
-            return None
-        if isinstance(leaf, torch.Tensor) and not isinstance(leaf, FakeTensor):
-            return self.without_values(leaf)
-        return leaf
-
-    def without_values(self, real: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
-        """Return a tensor of the same shape, strides and dtype without values, on the same device or another one."""
-        if real.layout != torch.strided or real.is_conj() or real.is_neg() or real.device.type == "meta":
-            return self.inference.from_tensor(real)
-        # the converter of FakeTensorMode keeps weak references, with which a parameter cannot change its device
-        with no_dispatch():
-            meta = torch.empty_strided(real.shape, real.stride(), dtype=real.dtype, device="meta")
-        return FakeTensor(self.inference, meta, device or real.device)
-
-    def _refuse_writes(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        """Stop the program if an operator would write values of a GPU into a tensor of the CPU."""
-        for written in known.written_of(func, args, kwargs):
-            if not isinstance(written, FakeTensor):
-                self._problems.stop(f"{func}, which writes values of a GPU into {described(written)}")
-
-    def _infer(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        values = known.follow(func, args, kwargs)
-        inputs, named = pytree.tree_map(self._input, (tuple(args), kwargs))
-        named.pop("pin_memory", None)
-        try:
-            with self.inference:
-                found = func(*inputs, **named)
-        except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            asked = _request(error.func, args)
-        except UnsupportedOperatorException as error:
-            asked = f"{error.func}, an operator without a meta or fake implementation"
-        except NotImplementedError as error:
-            if "Meta" not in str(error):
-                raise
-            asked = f"{func}, an operator without a meta or fake implementation"
-        else:
-            return found if values is NotImplemented else self._with_values(func, found, values)
-        if values is not NotImplemented:
-            return self._known(values, inputs)
-        places = self._places_of_masks(func, args)
-        return self._problems.stop(asked) if places is None else self._infer(func, (args[0], places), kwargs)
-
-    def _known(self, values: Any, inputs: Sequence[Any]) -> Any:
-        """Return a result whose shape depends on values: tensors of the first input's device."""
-        device = next(each.device for each in pytree.tree_leaves(inputs) if isinstance(each, FakeTensor))
-
-        def fake(value: torch.Tensor) -> torch.Tensor:
-            tensor = self.without_values(value, device)
-            known.remember(tensor, value)
-            return tensor
-
-        return pytree.tree_map_only(torch.Tensor, fake, values)
-
-    @staticmethod
-    def _with_values(func: Any, found: Any, values: Any) -> Any:
-        """Remember the values of inferred tensors. Returns real tensors instead of inferred ones of the CPU."""
-        pairs = list(zip(pytree.tree_leaves(found), pytree.tree_leaves(values), strict=True))
-        tensors = [(one, value) for one, value in pairs if isinstance(one, FakeTensor)]
-        if tensors and all(one.device.type == "cpu" for one, _ in tensors) and not func._schema.is_mutable:  # noqa: SLF001 - torch has no other name for it
-            return values
-        for one, value in tensors:
-            known.remember(one, value)
-        return found
-
-    def _places_of_masks(self, func: Any, args: Sequence[Any]) -> list[Any] | None:
-        """Return the indices of an indexing, with numbers instead of masks of known values; None if a mask is unknown."""
-        if func is not torch.ops.aten.index.Tensor:
-            return None
-        places: list[Any] = []
-        for index in args[1]:
-            if index is None or index.dtype not in {torch.bool, torch.uint8}:
-                places.append(index)
-            elif not isinstance(index, FakeTensor) or known.is_known(index):
-                mask = known.copy_of(index) if isinstance(index, FakeTensor) else index
-                places += self._known(list(mask.nonzero().unbind(1)), args)
-            else:
-                return None
-        return places
-
-    @staticmethod
-    def _on_cpu(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        # pinned memory is an allocation of the driver
-        if kwargs.get("pin_memory"):
-            kwargs["pin_memory"] = False
-        if func is torch.ops.aten._pin_memory.default:  # noqa: SLF001 - the operator's name
-            return args[0].clone()
-        if func is torch.ops.aten.is_pinned.default:
-            return False
-        return func(*args, **kwargs)
-
-
-def _body_of(func: Any) -> Callable[..., Any] | None:
-    """Return what an operator of `torch.library` runs on a GPU, if that is Python: it may launch kernels."""
-    schema = getattr(func, "_schema", func)
-    defined = OPDEFS.get(schema.name)
-    if defined is not None:
-        bodies: dict[str | None, Callable[..., Any]] = defined._backend_fns  # noqa: SLF001 - torch has no other name for it
-        return bodies.get("cuda") or bodies.get(None)
-    # operators of the older form, `Library.impl`: torch keeps the names of those that are Python
-    overload = getattr(schema, "overload_name", "")
-    name = schema.name.replace("::", "/") + (f".{overload}" if overload else "")
-    for key in ("CUDA", "CompositeExplicitAutograd"):
-        if f"{name}/{key}" in torch.library._impls:  # noqa: SLF001 - as above
-            keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))  # noqa: SLF001 - as above
-            return functools.partial(func.redispatch, keys)
-    return None
-
-
-def _is_foreign(type_: type[Any]) -> bool:
-    return not issubclass(type_, FakeTensor) and type_.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
-
-
-def _request(func: Any, args: Sequence[Any]) -> str:
-    name = str(func).rpartition(".")[0]
-    asked = _ASKED.get(name, str(func))
-    tensors = [each for each in pytree.tree_leaves(args) if isinstance(each, torch.Tensor)]
-    return f"{asked} of {described(tensors[0])}" if tensors else asked
-
-
-# -- methods of tensors ----------------------------------------------------------------------------------------------
+__all__ = ["Tensors"]
 
 
 def _become(old: torch.Tensor, new: torch.Tensor) -> None:
@@ -379,7 +94,7 @@ class Tensors:
         self._gpu = gpu
         self._problems = problems
         self._patches = patches
-        self._mode = _Dispatch(gpu, problems)
+        self._mode = Dispatch(gpu, problems)
         # None until the mode is entered
         self._lifts: bool | None = None
 
@@ -417,8 +132,8 @@ class Tensors:
         def dispatch(
             cls: Any, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
         ) -> Any:
-            if func is _DEVICE:
-                return _inner_device(args[0])
+            if func is DEVICE_OF:
+                return inner_device(args[0])
             return own(cls, func, types, args, kwargs or {})
 
         def type_(tensor: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -444,8 +159,8 @@ class Tensors:
         def infer(
             mode: Any, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
         ) -> Any:
-            if func is _DEVICE and isinstance(args[0], FakeTensor):
-                return _inner_device(args[0])
+            if func is DEVICE_OF and isinstance(args[0], FakeTensor):
+                return inner_device(args[0])
             return own_infer(mode, func, types, args, kwargs or {})
 
         self._patches.put(FakeTensorMode, "__torch_dispatch__", infer)
@@ -454,7 +169,7 @@ class Tensors:
             (FunctionalTensorMode, "__torch_dispatch__"),
             (ProxyTorchDispatchMode, "__torch_dispatch__"),
         ):
-            self._patches.put(owner, name, _outward(getattr(owner, name)))
+            self._patches.put(owner, name, outward(getattr(owner, name)))
         # torch would create a tensor of the current GPU
         self._patches.put(FakeTensorMode, "avoid_device_init", True)
 
@@ -479,12 +194,12 @@ class Tensors:
         own = torch.UntypedStorage.data_ptr
 
         def data_ptr(storage: Any) -> int:
-            address: int | None = getattr(storage, _ADDRESS, None)
+            address = ADDRESSES.given_to(storage)
             if address is not None or storage.device.type != "meta":
                 return own(storage) if address is None else address
             # FakeTensor says which device it simulates
             device = getattr(storage, "_fake_device", None)
-            return _ADDRESSES.of_storage(storage, getattr(device, "index", None) or 0) if device else own(storage)
+            return ADDRESSES.of_storage(storage, getattr(device, "index", None) or 0) if device else own(storage)
 
         self._patches.put(torch.UntypedStorage, "data_ptr", data_ptr)
 

@@ -12,7 +12,8 @@ from nojit.aot.recording.inputs import read_recordings
 from nojit.aot.recording.origins import recorded_triton
 from nojit.aot.recording.recorded_plans import make_plans
 from nojit.runtime.errors import RecordingError
-from nojit.runtime.recording.closure import capture, drift_of
+from nojit.runtime.recording.closure import capture
+from nojit.runtime.recording.drift import drift_of
 from nojit.runtime.recording.origins import ATTACHMENT, Distribution, Origins, Winner, read_origins
 
 from tests.aot.recording import programs

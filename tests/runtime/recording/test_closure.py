@@ -7,7 +7,8 @@ import sys
 import pytest
 from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.call.constexprs import constexpr_value
-from nojit.runtime.recording.closure import capture, digest_of, drift_of, fingerprint
+from nojit.runtime.recording.closure import capture, digest_of
+from nojit.runtime.recording.drift import drift_of, fingerprint
 
 from tests.runtime.recording.programs import annotated, helpers, kernels
 

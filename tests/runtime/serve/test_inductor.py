@@ -7,8 +7,9 @@ import pytest
 import torch._inductor.config as settings
 import triton
 from nojit.aot.compile.triton.closures import functions_of
-from nojit.runtime.recording import generated
-from nojit.runtime.recording.closure import digest_of, drift_of, fingerprint
+from nojit.runtime.recording import generated, inductor_hooks
+from nojit.runtime.recording.closure import digest_of
+from nojit.runtime.recording.drift import drift_of, fingerprint
 from nojit.runtime.recording.winner_spelling import config_by_name
 from nojit.runtime.serve import inductor
 from torch._inductor.runtime import triton_helpers, triton_heuristics
@@ -141,7 +142,7 @@ def test_threads_compile_in_this_process_too():
         return found[0]
 
     before = seen()
-    for begin in (lambda: inductor.install(Server({})), lambda: generated.watch(Told())):
+    for begin in (lambda: inductor.install(Server({})), lambda: inductor_hooks.watch(Told())):
         end = begin()
         assert seen() == 1
         end()
@@ -154,7 +155,7 @@ def test_the_end_restores_inductor_and_its_settings():
     after = (triton_heuristics.CachingAutotuner.precompile, triton_helpers.set_driver_to_gpu, settings.compile_threads)
     assert before == after
     compile_before, run_before = triton.compile, triton_heuristics.CachingAutotuner.run
-    generated.watch(Told())()
+    inductor_hooks.watch(Told())()
     assert (triton.compile, triton_heuristics.CachingAutotuner.run) == (compile_before, run_before)
 
 
@@ -195,7 +196,7 @@ def test_who_replaced_inductors_functions_later_keeps_its_own():
 
 def test_two_watches_may_end_in_any_order():
     before, autotuner, first, second = settings.compile_threads, load(pointwise()), Told(), Told()
-    ends = [generated.watch(told) for told in (first, second)]
+    ends = [inductor_hooks.watch(told) for told in (first, second)]
     config = autotuner.configs[0]
     autotuner._precompile_config(config)
     ends[0]()
@@ -224,7 +225,7 @@ def with_launcher(autotuner, config):
 def test_the_winner_is_told_once_and_launches_at_powers_of_two():
     autotuner, told = load(pointwise()), Told()
     config = autotuner.configs[0]
-    end = generated.watch(told)
+    end = inductor_hooks.watch(told)
     try:
         autotuner._precompile_config(config)
         with_launcher(autotuner, config)
@@ -243,7 +244,7 @@ def test_a_second_watch_is_told_of_a_kernel_that_the_first_saw_compiled():
     autotuner = load(pointwise())
     config, first, second = autotuner.configs[0], Told(), Told()
     for told in (first, second):
-        end = generated.watch(told)
+        end = inductor_hooks.watch(told)
         try:
             if told is first:
                 autotuner._precompile_config(config)
@@ -257,7 +258,7 @@ def test_a_second_watch_is_told_of_a_kernel_that_the_first_saw_compiled():
 def test_a_kernel_that_was_compiled_before_the_watch_is_lacking():
     autotuner, told = load(pointwise()), Told()
     with_launcher(autotuner, autotuner.configs[0])
-    end = generated.watch(told)
+    end = inductor_hooks.watch(told)
     try:
         autotuner.run("in", "out", 5, stream=0)
         autotuner.run("in", "out", 5, stream=0)

@@ -26,7 +26,8 @@ from nojit.runtime.errors import (
     SettingError,
 )
 from nojit.runtime.fallback.policy import MissWarning
-from nojit.runtime.recording.closure import capture, fingerprint
+from nojit.runtime.recording.closure import capture
+from nojit.runtime.recording.drift import fingerprint
 from nojit.runtime.recording.origins import Origins
 from nojit.runtime.serve import kernel_lookup, session
 from nojit.runtime.serve.hosts import ATTRIBUTE

@@ -3,7 +3,7 @@
 import itertools
 from types import SimpleNamespace
 
-from nojit.runtime.recording import generated
+from nojit.runtime.recording import inductor_hooks
 
 HEADER = """
 import triton
@@ -91,9 +91,9 @@ class Told:
 
 def compiled(autotuner, number=0):
     """Compile one config as Inductor does; return the facts of the watch."""
-    end = generated.watch(Told())
+    end = inductor_hooks.watch(Told())
     try:
         autotuner._precompile_config(autotuner.configs[number])
     finally:
         end()
-    return generated.compiled_configs(autotuner)[-1]
+    return inductor_hooks.compiled_configs(autotuner)[-1]
