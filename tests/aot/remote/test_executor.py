@@ -188,7 +188,7 @@ def test_jobs_of_a_silent_worker_are_sent_to_others_while_variants_wait(make: Ma
 def test_a_silent_worker_that_speaks_again_is_used(make: Make) -> None:
     with make({"a": Worker(silent_s=100)}) as build:
         (future,) = build.submit(JOBS[0])
-        until(lambda: build.executor._loop._workers.silent)
+        until(lambda: build.executor._loop._roster.workers.silent)
         build.cluster.workers["a"].silent_s = 0
         assert future.result(30).image == right(build, JOBS[0])[0]
 
