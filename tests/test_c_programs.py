@@ -218,6 +218,22 @@ def test_no_argument_in_cpp_borrows_of_a_temporary(tmp_path: Path) -> None:
         assert (ran.returncode == 0, "deleted" in ran.stderr) == (allowed, not allowed), line
 
 
+ZERO = """
+#include <nojit.hpp>
+
+int main() {
+    nojit::keyword zero{"BLOCK", 0}, none{"MASK", nullptr}, text{"MASK", "causal"};
+    return zero.value.kind != NJ_ARG_INT || none.value.kind != NJ_ARG_NONE || text.value.kind != NJ_ARG_TEXT;
+}
+"""
+
+
+def test_a_zero_in_cpp_is_a_number_and_no_text_at_null(tmp_path: Path) -> None:
+    (tmp_path / "zero.cpp").write_text(ZERO, encoding="utf-8")
+    build("g++", tmp_path / "zero.cpp", tmp_path / "zero", "-std=c++17", "-pedantic")
+    subprocess.run([tmp_path / "zero"], check=True)
+
+
 def test_the_page_lists_every_code() -> None:
     listed = re.findall(r"^\| `(NJ_ERROR_\w+)` \|", PAGE, re.MULTILINE)
     assert listed == re.findall(r"^    (NJ_ERROR_\w+) = ", HEADER, re.MULTILINE)

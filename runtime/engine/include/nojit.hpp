@@ -148,7 +148,11 @@ private:
 // A keyword of a call: {"BLOCK", 128}.
 struct keyword : nj_keyword {
     keyword(const char *name, const arg &value) noexcept : nj_keyword{name, value.get()} {}
-    keyword(const char *name, const char *text) noexcept : nj_keyword{name, nj_arg_text(text)} {}
+    // no conversion makes a text of 0 or nullptr
+    template <typename Text, std::enable_if_t<std::is_same_v<std::decay_t<Text>, const char *> || std::is_same_v<std::decay_t<Text>, char *>, int> = 0>
+    keyword(const char *name, Text &&text) noexcept : nj_keyword{name, nj_arg_text(text)}
+    {
+    }
 };
 
 static_assert(sizeof(keyword) == sizeof(nj_keyword), "keywords are passed to C as they are");
