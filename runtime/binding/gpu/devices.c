@@ -44,7 +44,7 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(n
 static int read_ordinal(PyObject *number, int *ordinal)
 {
     long read = PyLong_AsLong(number);
-    *ordinal = read < 0 || read > NJ_DEVICES_MAX ? -1 : (int)read;
+    *ordinal = read < 0 || read >= NJ_DEVICES_MAX ? -1 : (int)read;
     return (read == -1 && PyErr_Occurred()) || py_need_driver() < 0 ? -1 : 0;
 }
 

@@ -23,7 +23,7 @@ bool nj_device_find(int device, int *ordinal, nj_error *error)
 /* The driver's handle of a device. */
 static bool find_device(int ordinal, CUdevice *device, nj_error *error)
 {
-    int asked = ordinal < 0 || ordinal > NJ_DEVICES_MAX ? -1 : ordinal;
+    int asked = ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : ordinal;
     return nj_driver_ready(error) && nj_outcome_good(NJ_TRY(cuDeviceGet, device, asked), error);
 }
 

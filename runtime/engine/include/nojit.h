@@ -44,7 +44,7 @@
  *     nj_plan_launch             launch it                                nothing                yes
  *
  * "First call" is the first call with an object, a name or a specialization, and "in a capture" means: while some thread captures a
- * stream into a graph. Drivers before CUDA 12.3 end a capture when an image is loaded, so call nj_kernel_load before you capture.
+ * stream into a graph. A launch waits only while the driver's queue is full. Drivers before CUDA 12.3 end a capture when an image is loaded, so call nj_kernel_load before you capture.
  *
  * -- Rules --
  *
@@ -59,9 +59,9 @@
  * Fork         A process that has started the driver cannot use it in a forked child: launches fail there with NJ_ERROR_DRIVER.
  * Pointers     A pointer must not be NULL unless its comment allows it. Strings are UTF-8 and end with a 0.
  * Structs      Initialise a struct that has a member `size` with its _INIT macro, which sets `size` and the defaults. A default is
- *              always 0, except for `device`. Such a struct can get new members at its end; the library reads and fills as many
- *              bytes as `size` says, and refuses a `size` that is not set and unknown members that are not 0. The others never
- *              change: nj_error has 1,536 bytes, nj_arg 24, nj_keyword 32, nj_call 32.
+ *              always 0, except for `device`. Callbacks get theirs filled: nj_claim, nj_event and nj_reason. Such a
+ *              struct can get new members at its end; the library reads and fills as many bytes as `size` says, and refuses a `size`
+ *              that is not set and unknown members that are not 0. The others never change: nj_error has 1,536 bytes, nj_arg 24, nj_keyword 32, nj_call 32.
  * Stability    While NOJIT_VERSION_MAJOR is 0, each minor version may change anything. From 1.0 on, a minor version may add functions,
  *              codes, enumerators and members of sized structs, and changes nothing else.
  * Names        The name of a function starts with that of its object: nj_bundle_, nj_kernel_, nj_plan_, nj_arg_, nj_error_.
