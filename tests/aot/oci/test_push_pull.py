@@ -228,9 +228,10 @@ def test_a_bundle_that_changes_during_a_push_is_not_pushed(
     assert not any(raw.startswith(b"nojit") for raw in fake.blobs.values())
 
 
-def test_names_of_tags_and_repositories_are_checked(run: Run) -> None:
-    assert "neither a tag nor a digest" in run("push", "oci://localhost/acme", code=2).stderr
-    assert "with a tag to push to" in run("push", f"oci://localhost/acme@sha256:{'0' * 64}", code=2).stderr
+def test_names_of_tags_and_repositories_are_checked(run: Run, bundles: Make) -> None:
+    made = bundles("sm_80")
+    assert "neither a tag nor a digest" in run("push", "oci://localhost/acme", made, code=2).stderr
+    assert "with a tag to push to" in run("push", f"oci://localhost/acme@sha256:{'0' * 64}", made, code=2).stderr
     shown = run("pull", "oci://me:hunter2@localhost/acme:1", code=2).stderr
     assert "without user and password" in shown
     assert "hunter2" not in shown
