@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard runtime/binding/*.[ch] runtime/binding/*/*.[ch] runtime/engine/*/*.[ch] runtime/engine/*.map)
 export PIP_QUIET = 1
 
-.PHONY: build bundles bytecode test test-kernels test-other test-fast test-triton test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz coverage-engine
+.PHONY: build bundles bytecode test test-aot test-kernels test-runtime test-fast test-triton test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz coverage-engine
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -31,17 +31,20 @@ wheels: build $(VENV)/.test ## nojit's own wheel and sdist, those of nojit-autos
 
 test: $(VENV)/.test bytecode ## everything that needs no GPU
 	$(BIN)/python -m pytest -n $(JOBS) tests/aot/test_compile_manifests.py
-	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-kernels test-other
+	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels test-runtime
 
 # where Python is told to write no bytecode, each of the many processes that tests start would compile the sources anew
 bytecode: $(VENV)/.test
 	$(BIN)/python -m compileall -q aot kernels package runtime tests
 
-test-kernels: $(VENV)/.test bytecode ## operators and kernels on small shapes: the longest half
+test-aot: $(VENV)/.test bytecode ## the build and its commands
+	$(BIN)/python -m pytest -m "not gpu" -o cache_dir=.pytest_cache/aot --ignore tests/aot/test_compile_manifests.py tests/aot tests/abuse
+
+test-kernels: $(VENV)/.test bytecode ## operators and kernels on small shapes
 	$(BIN)/python -m pytest -m "not gpu" -o cache_dir=.pytest_cache/kernels tests/kernels
 
-test-other: $(VENV)/.test bytecode ## all other tests
-	$(BIN)/python -m pytest -m "not gpu" --ignore tests/aot/test_compile_manifests.py --ignore tests/kernels
+test-runtime: $(VENV)/.test bytecode ## all other tests
+	$(BIN)/python -m pytest -m "not gpu" -o cache_dir=.pytest_cache/runtime --ignore tests/aot --ignore tests/abuse --ignore tests/kernels
 
 test-fast: $(VENV)/.test bytecode ## what needs neither a GPU nor a compile
 	$(BIN)/python -m pytest -m "not gpu and not triton and not slow"
