@@ -126,7 +126,7 @@ class Cache:
         """
         missing = []
         local = _may_have(self._local)
-        mirrored = (lambda _key: False) if self._mirror is None else _may_have(self._mirror)
+        mirrored = _may_have(self._mirror)
         for key in keys:
             found = self._look(self._local, key, lambda _key, entry: entry, read) if local(key) else None
             if (
@@ -278,14 +278,14 @@ class Cache:
         self._misfits[where] = reason
 
 
-def _may_have(folder: Folder) -> Callable[[str], bool]:
-    """Return a function that tells whether a folder may have a key's entry.
+def _may_have(folder: Folder | None) -> Callable[[str], bool]:
+    """Return a function that tells whether a folder may have a key's entry; without a folder, none has.
 
     All workers of a farm wait until a build has looked up its variants: with an empty cache, one listing takes the place of all looks.
     """
     try:
-        parts = folder.parts()
+        parts = folder.parts() if folder is not None else ()
     except OSError:
         # each look says why
         return lambda _key: True
-    return lambda key: key[:2] in parts
+    return lambda key: entry_name(key).partition("/")[0] in parts
