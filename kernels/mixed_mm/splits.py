@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from nojit.kernels.products import splits
+
 __all__ = ["mapped_parts", "parts_of"]
 
 LEAST_DEPTH: Final = 1024
 """The least K of a split-K part: a shorter part costs more to write and add up than it saves."""
-MOST_PARTS: Final = 16
 TILE: Final = 64
 """Rows and columns of the smallest tile of `mixed_mm_sm90`."""
 
@@ -18,9 +19,7 @@ def parts_of(tiles: int, depth: int, count: int) -> int:
 
     `tiles`: number of tiles of the result; `depth`: length of K.
     """
-    if not tiles or 2 * tiles > count:
-        return 1
-    return max(1, min(count // tiles, depth // LEAST_DEPTH, MOST_PARTS))
+    return splits.parts_of(tiles, depth, count, share=2, least_depth=LEAST_DEPTH)
 
 
 def mapped_parts(rows: int, cols: int, depth: int, count: int) -> int:

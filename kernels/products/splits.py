@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TILE", "copied_rows", "padded_width", "splits_of"]
+__all__ = ["TILE", "copied_rows", "padded_width", "parts_of", "splits_of"]
 
 TILE: Final = 64
 """Rows and columns of the smallest tile."""
@@ -25,10 +25,22 @@ def splits_of(batch: int, rows: int, cols: int, depth: int, processors: int) -> 
 
     `depth`: length of K; `processors`: number of SMs.
     """
-    tiles = batch * -(-rows // TILE) * -(-cols // TILE)
-    if not tiles or 3 * tiles > processors:
+    return parts_of(batch * -(-rows // TILE) * -(-cols // TILE), depth, processors, share=3)
+
+
+def parts_of(tiles: int, depth: int, processors: int, *, share: int, least_depth: int = LEAST_DEPTH) -> int:
+    """Choose the number of split-K parts: 1, unless tiles keep at most 1 / `share` of the SMs busy.
+
+    Args:
+        tiles: number of tiles of the result.
+        depth: length of K.
+        processors: number of SMs.
+        share: K is divided if there are at least so many SMs for each tile.
+        least_depth: the least K of a part.
+    """
+    if not tiles or share * tiles > processors:
         return 1
-    return max(1, min(processors // tiles, depth // LEAST_DEPTH, MOST))
+    return max(1, min(processors // tiles, depth // least_depth, MOST))
 
 
 def padded_width(cols: int) -> int:
