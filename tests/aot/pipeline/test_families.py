@@ -30,6 +30,8 @@ from tests.aot.projects import KERNEL, Project, entry
 from tests.fakecuda import FakeCuda
 
 FAMILY_ARCHS = tuple(f"sm_{number}f" for number, members in FAMILIES.items() if len(members) > 1)
+# an address that no other test takes for memory of the host: the runtime remembers which pages are a device's
+FAR = 1 << 50
 # a kernel with tensor cores: sm_100 has instructions for them that only chips of its family have
 DOT = """
 import triton
@@ -103,9 +105,8 @@ def test_one_bundle_serves_each_chip_of_the_family(
     bundle = loader.load(path)
     for capability in (100, 103):
         fakecuda.set_devices(capability)
-        # which no other test takes for memory of the host
-        fakecuda.add_memory(0x7000_0000, 4096)
-        bundle.kernel("k")[(1,)](0x7000_0000, stream=0)
+        fakecuda.add_memory(FAR, 4096)
+        bundle.kernel("k")[(1,)](FAR, stream=0)
         assert fakecuda.last_launch().grid == (1, 1, 1)
     fakecuda.set_devices(120)
     assert not bundle.kernel("k").fits(0)
