@@ -1,6 +1,6 @@
 /* Fuzz the reader of variant tables: the bytes as a value, as a table, and as the JSON and the columns of one that is laid out
  * right. The last four bytes are the numbers of its rows and images. */
-#include "table/expressions.h"
+#include "table/expression_programs.h"
 #include "table/row_check.h"
 #include "parts.h"
 #include "starve.h"

@@ -6,7 +6,7 @@
 #include <Python.h>
 #include <stdbool.h>
 
-#include "values/py_ids.h"
+#include "values/py_constant_ids.h"
 
 /* How a kernel is called; the names are interned and owned. */
 typedef struct {

@@ -5,7 +5,7 @@
 #include "values/py_constant.h"
 
 #include "expr/arguments.h"
-#include "select/ids.h"
+#include "select/constant_ids.h"
 
 /* What is read of the arguments of one call. */
 typedef struct {

@@ -8,7 +8,7 @@
 #include "python/tuples.h"
 #include "python/utf8.h"
 #include "values/make_value.h"
-#include "values/py_ids.h"
+#include "values/py_constant_ids.h"
 #include "variant_table/py_table.h"
 
 #include "table/row_check.h"

@@ -11,7 +11,7 @@
 
 #include "json/limits.h"
 #include "table/cost.h"
-#include "table/expressions.h"
+#include "table/expression_programs.h"
 #include "table/row_check.h"
 #include "table/work_limits.h"
 

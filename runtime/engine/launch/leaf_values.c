@@ -6,7 +6,7 @@
 #include "launch/row_facts.h"
 #include "launch/slot.h"
 #include "select/hint.h"
-#include "select/type.h"
+#include "select/param_type.h"
 #include "table/leaves.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #define NOJIT_LAUNCH_LEAF_VALUES_H
 
 #include "launch/launch.h"
-#include "select/ids.h"
+#include "select/constant_ids.h"
 #include "table/table.h"
 
 /* One value: a leaf of the row's signature. */

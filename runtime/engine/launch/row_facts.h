@@ -4,7 +4,7 @@
 
 #include "image/check.h"
 #include "launch/runnable.h"
-#include "select/ids.h"
+#include "select/constant_ids.h"
 #include "table/launch_facts.h"
 
 /* The table of a row, and how its kernel is called. */

@@ -2,7 +2,7 @@
 #ifndef NOJIT_SELECT_SIGNATURES_H
 #define NOJIT_SELECT_SIGNATURES_H
 
-#include "select/type.h"
+#include "select/param_type.h"
 #include "table/table.h"
 
 #define NJ_TYPES_MAX 60

@@ -1,7 +1,7 @@
 #include "table/launch_facts.h"
 
 #include "json/text.h"
-#include "table/reading.h"
+#include "table/table_reader.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
 
 #include "table/cost.h"
 #include "table/leaves.h"
-#include "table/reading.h"
 #include "table/sorted_names.h"
+#include "table/table_reader.h"
 
 #include <stdlib.h>
 

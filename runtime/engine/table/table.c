@@ -1,8 +1,8 @@
 /* Reads the JSON of a table, part by part. */
 #include "table/table.h"
 
-#include "table/expressions.h"
-#include "table/reading.h"
+#include "table/expression_programs.h"
+#include "table/table_reader.h"
 #include "table/table_rules.h"
 #include "table/tuning.h"
 #include "table/type_name.h"

@@ -2,7 +2,7 @@
 #ifndef NOJIT_TABLE_TABLE_RULES_H
 #define NOJIT_TABLE_TABLE_RULES_H
 
-#include "table/reading.h"
+#include "table/table_reader.h"
 
 /* Each checks one group of rules; false with `error` filled where one is broken: the names of params, axes and configs, */
 bool nj_check_names(nj_table_reader *reader, nj_error *error);

@@ -1,7 +1,7 @@
 #include "table/work_limits.h"
 
-#include "table/expressions.h"
-#include "table/reading.h"
+#include "table/expression_programs.h"
+#include "table/table_reader.h"
 
 #include <stdlib.h>
 

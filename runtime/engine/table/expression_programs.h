@@ -1,6 +1,6 @@
 /* The expressions of a table. */
-#ifndef NOJIT_TABLE_EXPRESSIONS_H
-#define NOJIT_TABLE_EXPRESSIONS_H
+#ifndef NOJIT_TABLE_EXPRESSION_PROGRAMS_H
+#define NOJIT_TABLE_EXPRESSION_PROGRAMS_H
 
 #include "table/table.h"
 

@@ -1,6 +1,6 @@
 /* Calls that no variant serves, for which Python may know another way. */
-#ifndef NOJIT_MISS_H
-#define NOJIT_MISS_H
+#ifndef NOJIT_KERNEL_FALLBACK_H
+#define NOJIT_KERNEL_FALLBACK_H
 
 #include "kernel/launcher.h"
 

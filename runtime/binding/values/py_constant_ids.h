@@ -1,11 +1,11 @@
 /* The engine's ids of strings, dtypes and functions, as a Python object: one for each kernel. */
-#ifndef NOJIT_PY_IDS_H
-#define NOJIT_PY_IDS_H
+#ifndef NOJIT_PY_CONSTANT_IDS_H
+#define NOJIT_PY_CONSTANT_IDS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include "select/ids.h"
+#include "select/constant_ids.h"
 
 typedef struct {
     PyObject_HEAD

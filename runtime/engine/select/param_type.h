@@ -1,10 +1,10 @@
 /* The types that a param can have, and whether they take a value. */
-#ifndef NOJIT_SELECT_TYPE_H
-#define NOJIT_SELECT_TYPE_H
+#ifndef NOJIT_SELECT_PARAM_TYPE_H
+#define NOJIT_SELECT_PARAM_TYPE_H
 
 #include "base/error.h"
 #include "expr/arguments.h"
-#include "select/ids.h"
+#include "select/constant_ids.h"
 
 #define NJ_BIT(tag) ((uint16_t)(1u << (tag)))
 

@@ -1,4 +1,4 @@
-#include "select/type.h"
+#include "select/param_type.h"
 
 #include "table/type_name.h"
 

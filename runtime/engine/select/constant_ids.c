@@ -1,4 +1,4 @@
-#include "select/ids.h"
+#include "select/constant_ids.h"
 
 #include "base/dtype.h"
 

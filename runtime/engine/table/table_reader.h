@@ -1,6 +1,6 @@
 /* What is shared by the readers of a table's parts. */
-#ifndef NOJIT_TABLE_READING_H
-#define NOJIT_TABLE_READING_H
+#ifndef NOJIT_TABLE_TABLE_READER_H
+#define NOJIT_TABLE_TABLE_READER_H
 
 #include "json/limits.h"
 #include "table/arena.h"

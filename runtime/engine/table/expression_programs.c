@@ -1,7 +1,7 @@
-#include "table/expressions.h"
+#include "table/expression_programs.h"
 
 #include "expr/infix.h"
-#include "table/reading.h"
+#include "table/table_reader.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "values/py_ids.h"
+#include "values/py_constant_ids.h"
 
 #include "module.h"
 #include "python/at_import.h"

@@ -1,7 +1,7 @@
 /* Numbers the strings, dtypes, functions and tuples that some variant or expression of a kernel knows, so that keys and programs
  * hold 64 bits for each. One per kernel. Found without a lock while others are added. */
-#ifndef NOJIT_SELECT_IDS_H
-#define NOJIT_SELECT_IDS_H
+#ifndef NOJIT_SELECT_CONSTANT_IDS_H
+#define NOJIT_SELECT_CONSTANT_IDS_H
 
 #include "base/internal.h"
 #include "expr/machine.h"

@@ -1,4 +1,4 @@
-#include "kernel/miss.h"
+#include "kernel/fallback.h"
 
 #include "call/call_facts.h"
 #include "python/callbacks.h"
