@@ -1,7 +1,7 @@
 #include "call/classify.h"
 
+#include "call/same_device.h"
 #include "call/signature.h"
-#include "gpu/py_driver.h"
 #include "module.h"
 #include "python/callbacks.h"
 #include "python/exceptions.h"
@@ -11,38 +11,7 @@
 #include "tensor/read_tensor.h"
 #include "values/py_value.h"
 
-#include "driver/query.h"
 #include "select/coerced_call.h"
-
-/* Says on which device the call runs, and that every tensor lies there, or where every device reaches it. */
-static int join_device(const py_signature *signature, Py_ssize_t at, PyObject *object, const py_tensor *tensor,
-                       bool host_too, py_call *call, nj_value *pointer)
-{
-    if (call->api == NULL) {
-        call->api = tensor->api;
-    }
-    if (tensor->kind == PY_KIND_OTHER) {
-        call->stream = call->stream == NULL ? tensor->stream : call->stream;
-        call->origins |= tensor->origins;
-    }
-    if (tensor->device == PY_DEVICE_ANY || (tensor->device == PY_DEVICE_HOST && host_too)) {
-        return 0;
-    }
-    if (tensor->device == PY_DEVICE_HOST) {
-        return py_reach_host(call->device, object, signature->kernel, signature->names[at], pointer);
-    }
-    if (call->device == PY_DEVICE_ANY) {
-        call->device = tensor->device;
-        call->device_from = at;
-        return 0;
-    }
-    if (call->device != tensor->device) {
-        py_refuse(signature->kernel, signature->names[at], PyUnicode_FromFormat("cuda:%d", tensor->device),
-                  "expected cuda:%d, where %U lies", call->device, signature->names[call->device_from]);
-        return -1;
-    }
-    return 0;
-}
 
 static bool is_numpy_bool(PyObject *object)
 {
@@ -128,7 +97,7 @@ static int classify_descriptor(const py_signature *signature, Py_ssize_t at, PyO
         return -1;
     }
     *value = (nj_value){.tag = NJ_TAG_DESCRIPTOR, .bits = call->descriptor_count++};
-    return join_device(signature, at, object, &base, host_too, call, &descriptor->base);
+    return py_join_device(signature, at, object, &base, host_too, call, &descriptor->base);
 }
 
 /* Asks the kernel what a value of a type unknown here stands for: (tag, bits). */
@@ -212,7 +181,7 @@ static int classify_other(const py_signature *signature, Py_ssize_t at, PyObject
     int status = py_read_tensor(object, call->seen, signature->kernel, signature->names[at], &tensor);
     if (status > 0) {
         *value = tensor.value;
-        return join_device(signature, at, object, &tensor, host_too, call, value);
+        return py_join_device(signature, at, object, &tensor, host_too, call, value);
     }
     if (status == 0 && tensor.kind == PY_KIND_DESCRIPTOR) {
         return classify_descriptor(signature, at, object, host_too, call, value);

@@ -1,4 +1,4 @@
-/* Classification: what each argument of a call is, and on which device the tensors lie. */
+/* Classification: what each argument of a call is. */
 #ifndef NOJIT_CLASSIFY_H
 #define NOJIT_CLASSIFY_H
 
