@@ -81,7 +81,7 @@ def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
 
 def _expect_called(bundle: Bundle, name: str) -> None:
     """Require that every bundle has the name `name`, or is the twin of one that has."""
-    from nojit.runtime.discovery.twins import is_called  # noqa: PLC0415 - seldom asked for
+    from nojit.runtime.discovery.debug_twins import is_called  # noqa: PLC0415 - seldom asked for
 
     for file in bundle.files:
         if not is_called(file.index.name, name):
@@ -307,7 +307,7 @@ def process_policy() -> Accept | None:
 
 def _with_twins(files: tuple[BundleFile, ...], places: str, accept: Accept | None) -> tuple[BundleFile, ...]:
     """Replace bundles by their twins with line info, if ``NOJIT_DEBUG_INFO`` names any."""
-    from nojit.runtime.discovery.twins import with_twins  # noqa: PLC0415 - seldom set
+    from nojit.runtime.discovery.debug_twins import with_twins  # noqa: PLC0415 - seldom set
 
     return with_twins(files, places, accept)
 

@@ -21,9 +21,9 @@ from nojit.aot.provenance.statement import expiry_of
 from nojit.runtime._core import finds_zstd
 from nojit.runtime.base.wording import few, told, worded
 from nojit.runtime.bundle.file import Accept, BundleFile
+from nojit.runtime.discovery.debug_twins import with_twins
 from nojit.runtime.discovery.discover import Found, asked_names, named, names, operators_ask, serving
 from nojit.runtime.discovery.installed import normalized
-from nojit.runtime.discovery.twins import with_twins
 from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, TuningError
 from nojit.runtime.fallback.policy import policy_of
 from nojit.runtime.loader import Bundle, load, process_policy

@@ -37,7 +37,7 @@ from nojit.aot.plan.plan import Plan, PlannedKernel
 from nojit.aot.plan.variant import CompiledVariant
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.discovery.twins import twin_inputs
+from nojit.runtime.discovery.debug_twins import twin_inputs
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table.table import Tuning
 

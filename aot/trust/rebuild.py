@@ -14,7 +14,7 @@ from pathlib import Path
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile.toolchain.digests import toolchain_words
 from nojit.aot.pipeline.build import build, inputs_of, toolchain_of
-from nojit.aot.pipeline.twins import twin_plan
+from nojit.aot.pipeline.debug_twins import twin_plan
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
@@ -24,7 +24,7 @@ from nojit.aot.recording.recorded_plans import TRIALS
 from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
 from nojit.runtime.base.wording import few
 from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.discovery.twins import TWIN
+from nojit.runtime.discovery.debug_twins import TWIN
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
 
 __all__ = ["rebuild"]

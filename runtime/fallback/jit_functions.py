@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
-from nojit.runtime.discovery.twins import TWIN
+from nojit.runtime.discovery.debug_twins import TWIN
 from nojit.runtime.errors import ArgumentError
 
 __all__ = [

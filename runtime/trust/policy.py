@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from nojit.runtime.bundle.format import SUFFIX
+from nojit.runtime.discovery.debug_twins import is_called
 from nojit.runtime.discovery.installed import normalized
-from nojit.runtime.discovery.twins import is_called
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.target import is_image_arch
 from nojit.runtime.trust.claim import read_claim

@@ -231,7 +231,7 @@ def test_a_twin_of_another_bundle_stands_in_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: Callable[..., None], policy: str, called: str
 ) -> None:
     """What a twin says that it was made of, anybody can say."""
-    from nojit.runtime.discovery.twins import twin_inputs
+    from nojit.runtime.discovery.debug_twins import twin_inputs
 
     keys(key(ACME), key(OWN))
     monkeypatch.setenv("NOJIT_TRUST", policy)
@@ -254,7 +254,7 @@ def test_a_twin_needs_a_key_for_both_names(
     scope: tuple[str, ...],
     reason: str,
 ) -> None:
-    from nojit.runtime.discovery.twins import twin_inputs
+    from nojit.runtime.discovery.debug_twins import twin_inputs
 
     keys(key(ACME, "acme"), key(OWN, *scope))
     plain = put(tmp_path / "a.nojit", inputs=ONE)

@@ -38,12 +38,12 @@ from nojit.aot.inspect.bundles_in_place import read_in_place
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.manifest.reader import find_manifests, load_manifest
 from nojit.aot.pipeline.build import build as build_bundles
+from nojit.aot.pipeline.debug_twins import compare_twins, twin_plans
 from nojit.aot.pipeline.outcome import failure_of
 from nojit.aot.pipeline.report import TWINS, BuildResult, Done
 from nojit.aot.pipeline.settled import is_settled
 from nojit.aot.pipeline.stamp import Draft, Stamp
 from nojit.aot.pipeline.targets import choose_targets, with_families
-from nojit.aot.pipeline.twins import compare_twins, twin_plans
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.left_out import Absence
 from nojit.aot.plan.plan import Plan, absent_kernels

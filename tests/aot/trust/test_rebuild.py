@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from nojit.aot.cache.cache import Cache
 from nojit.aot.pipeline.build import build
-from nojit.aot.pipeline.twins import FOLDER, twin_plans
+from nojit.aot.pipeline.debug_twins import FOLDER, twin_plans
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.provenance.statement import Statement, open_signed, statement_path
 from nojit.aot.provenance.write_statement import attest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from nojit.runtime import loader
-from nojit.runtime.discovery.twins import twin_inputs
+from nojit.runtime.discovery.debug_twins import twin_inputs
 from nojit.runtime.errors import BundleError, BundleTrustError
 
 from tests.fakecuda import FakeCuda

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nojit.aot.pipeline.twins import FOLDER
+from nojit.aot.pipeline.debug_twins import FOLDER
 
 from tests.aot.cli.conftest import Run
 from tests.aot.fake_compiler import FakeCompiler

@@ -14,7 +14,7 @@ from nojit.aot.pipeline.report import TWINS as FOLDER
 from nojit.aot.pipeline.report import BuildResult, BundleReport, encode_report
 from nojit.aot.plan.plan import Plan
 from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.discovery.twins import TWIN
+from nojit.runtime.discovery.debug_twins import TWIN
 
 __all__ = ["FOLDER", "compare_twins", "twin_plan", "twin_plans"]
 

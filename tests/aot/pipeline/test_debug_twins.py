@@ -13,11 +13,11 @@ from nojit.aot.backends.cuda.vendor import code_of
 from nojit.aot.cache.cache import Cache
 from nojit.aot.inspect.places import report_path
 from nojit.aot.pipeline.build import BuildResult, build
+from nojit.aot.pipeline.debug_twins import FOLDER, compare_twins, twin_plans
 from nojit.aot.pipeline.report import decode_report
-from nojit.aot.pipeline.twins import FOLDER, compare_twins, twin_plans
 from nojit.aot.plan.planner import make_plans
 from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.discovery.twins import twin_inputs
+from nojit.runtime.discovery.debug_twins import twin_inputs
 
 from tests.aot.cli.conftest import MANIFEST, demo_compiler
 from tests.support.cubins import CubinSpec, build_cubin
