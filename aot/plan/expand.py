@@ -13,10 +13,10 @@ from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_pa
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
 from nojit.aot.manifest.types import NONE, axes_in, dims_in, fill, is_hintable, is_open, plain, types_of
+from nojit.aot.plan.cases_to_build import Axes, Point, Settings, points_of
 from nojit.aot.plan.configs import BuildConfig, check_distinct, config_of
 from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.plan.hints import HintSet, WrittenHints, hint_sets
-from nojit.aot.plan.points import Axes, Point, Settings, points_of
 from nojit.aot.plan.requirements import always_holds, never_holds, parse_rule, required
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError

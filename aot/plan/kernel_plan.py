@@ -10,13 +10,13 @@ from nojit.aot.manifest.expressions import check_requires, check_rules
 from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.mistakes import Mistakes
+from nojit.aot.plan.cases_to_build import hint_places
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.manifest_entries import ManifestEntry
 from nojit.aot.plan.plan import PlannedKernel
-from nojit.aot.plan.points import hint_places
 from nojit.aot.plan.space import expand_space, narrowed
 from nojit.aot.plan.toolchain_configs import with_toolchain
 from nojit.aot.plan.tuned import expand_tuned

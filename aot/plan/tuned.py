@@ -16,11 +16,11 @@ from nojit.aot.manifest.matrix import plain_value, read_value
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.type_checker import kind_of
+from nojit.aot.plan.cases_to_build import Point
 from nojit.aot.plan.configs import BuildConfig, make_config
 from nojit.aot.plan.counting import MAX_VARIANTS
 from nojit.aot.plan.expand import Expander, Expansion, Names, settings_of
 from nojit.aot.plan.hints import HintSet, WrittenHints
-from nojit.aot.plan.points import Point
 from nojit.aot.plan.requirements import parse_rule
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.base.wording import did_you_mean, worded
