@@ -14,7 +14,7 @@ from nojit.aot.base.files import check_folder, write_file
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import job_runner
 from nojit.aot.compile.job_runner import Finished, Job
-from nojit.aot.compile.pruning import PRUNING
+from nojit.aot.compile.resource_pruning import PRUNING
 from nojit.aot.compile.toolchain.triton_settings import settings_words
 from nojit.aot.inspect.places import report_path
 from nojit.aot.manifest.archs import target_of

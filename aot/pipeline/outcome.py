@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nojit.aot.compile.job_runner import Finished
-from nojit.aot.compile.pruning import prune_compiled, prune_failed
+from nojit.aot.compile.resource_pruning import prune_compiled, prune_failed
 from nojit.aot.pipeline.report import Failure
 from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.plan import Plan, PlannedKernel

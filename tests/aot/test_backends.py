@@ -16,7 +16,7 @@ from nojit.aot.backends.registry import pin, register, vendor_of, vendors
 from nojit.aot.backends.settings import Role, Setting, keyed
 from nojit.aot.cli.group import cli
 from nojit.aot.compile.image_checks import checked_registers
-from nojit.aot.compile.pruning import prune_compiled
+from nojit.aot.compile.resource_pruning import prune_compiled
 from nojit.aot.compile.toolchain.digests import all_left_out
 from nojit.aot.compile.toolchain.triton_settings import all_knobs, all_variables, setting_of
 from nojit.aot.manifest.archs import arch_number, check_arch, check_assembled, known_archs, target_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from nojit.aot.compile.pruning import prune_compiled, prune_failed
+from nojit.aot.compile.resource_pruning import prune_compiled, prune_failed
 from nojit.aot.manifest.archs import known_archs
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
