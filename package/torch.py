@@ -27,7 +27,8 @@ from typing import Any, Final, TypeAlias
 import torch
 from nojit.kernels.calls.torch_state import PLAIN
 from nojit.runtime import Kernel
-from nojit.runtime.base.wording import did_you_mean, few, shown
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import few, shown
 from nojit.runtime.call.call_facts import slot_kind
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.triton_attributes import KernelParam

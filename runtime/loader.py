@@ -10,7 +10,7 @@ from _thread import RLock
 from time import perf_counter_ns
 
 from nojit.runtime import _core
-from nojit.runtime.base.wording import counted, nearest_or_few, typed
+from nojit.runtime.base.wording import counted, typed
 from nojit.runtime.bundle.file import BundleFile, no_attachment
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, BundleError, KernelNotFoundError
@@ -200,6 +200,8 @@ class Bundle:
         bundles = self._by_kernel.get(name)
         if bundles is None:
             where = ", ".join(file.path for file in self.files)
+            from nojit.runtime.base.suggestions import nearest_or_few  # noqa: PLC0415 - only an error pays for it
+
             near = nearest_or_few(name, self.kernels)
             raise KernelNotFoundError(
                 f"expected one of {counted(len(self._by_kernel), 'kernel')}", got=f"{name!r}{near}", where=where

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 from nojit.aot.cli.console import GROUP_OPTIONS
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 
 __all__ = ["LazyGroup", "summary_of"]
 

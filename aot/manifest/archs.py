@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from nojit.aot.backends.registry import expected, vendor_of, vendors
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
 
 if TYPE_CHECKING:

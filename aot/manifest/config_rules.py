@@ -9,7 +9,7 @@ from nojit.aot.manifest.mistakes import Mistakes, shorten
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.text import spell_key
 from nojit.runtime.base.launch_options import TUNABLE
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from nojit.aot.manifest.spec import KernelSpec

@@ -27,7 +27,7 @@ from nojit.aot.manifest.type_checker import (
     term_of,
 )
 from nojit.aot.manifest.types import BOOLS, FLOATS, INTS, NONE, axes_in, fill
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.operations import Op

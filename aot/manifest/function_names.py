@@ -23,7 +23,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
 
 __all__ = ["EXPECTED", "check_name", "find_named", "is_name"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nojit.aot.manifest.function_names import check_name
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.types import ELEMENTS, axes_in, dims_in
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import BundleFormatError, ManifestError
 from nojit.runtime.table.table import Axis
 from nojit.runtime.types.names import dtype_name

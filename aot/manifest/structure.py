@@ -10,7 +10,8 @@ from typing import Any, Final
 from msgspec import Struct, inspect
 from nojit.aot.manifest.mistakes import Mistakes, shorten
 from nojit.aot.manifest.text import spell_key
-from nojit.runtime.base.wording import did_you_mean, key_among
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import key_among
 from nojit.runtime.values import identity
 
 __all__ = ["check_structure"]

@@ -12,7 +12,7 @@ from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import BOOLS, FLOATS, NONE
 from nojit.runtime.base.launch_options import TUNABLE
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.tuning.costs import cost_words, is_cost
 from nojit.runtime.tuning.tuned_tables import MULTIPROCESSORS, is_name

@@ -16,7 +16,7 @@ from itertools import product
 from math import prod
 
 from nojit.runtime import _core
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.types.constants import constant_of, constant_type
 from nojit.runtime.types.names import NONE, dtype_name, element_name, members

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import NONE, is_hintable, plain
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.types.names import leaves
 

@@ -20,7 +20,7 @@ from nojit.aot.plan.in_place import InPlace
 from nojit.aot.plan.toolchain_configs import check_toolchains, tables_for, with_toolchains
 from nojit.aot.plan.tuned import check_tuned, read_folder
 from nojit.aot.plan.variant import functions_in
-from nojit.runtime.base.wording import did_you_mean, nearest_or_few
+from nojit.runtime.base.suggestions import did_you_mean, nearest_or_few
 from nojit.runtime.errors import ManifestError, TuningError
 from nojit.runtime.tuning.tuned_tables import TunedTable
 from nojit.runtime.types.constants import constant_of

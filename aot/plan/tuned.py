@@ -23,7 +23,8 @@ from nojit.aot.plan.expand import Expander, Expansion, Names, settings_of
 from nojit.aot.plan.hints import HintSet, WrittenHints
 from nojit.aot.plan.requirements import parse_rule
 from nojit.aot.plan.variant import Variant
-from nojit.runtime.base.wording import did_you_mean, worded
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ManifestError, TuningError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedEntry, TunedTable, read_tuned

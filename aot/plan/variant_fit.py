@@ -14,7 +14,7 @@ from nojit.aot.manifest.types import NONE, has_layout, plain
 from nojit.aot.plan.function_facts import HEURISTICS, KernelSource
 from nojit.aot.plan.requirements import implied_hints
 from nojit.aot.plan.variant import Variant
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table.table import Config, Missing
 from nojit.runtime.tuning.tuned_tables import TunedConfig

@@ -20,7 +20,7 @@ from nojit.aot.recording.origins import origins_of
 from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of, option_default
 from nojit.runtime.base.launch_options import BUILT_WITH
 from nojit.runtime.base.strict_json import canonical_json
-from nojit.runtime.base.wording import nearest_or_few
+from nojit.runtime.base.suggestions import nearest_or_few
 from nojit.runtime.errors import BundleFormatError, ManifestError, NojitError, RecordingError
 from nojit.runtime.recording.origins import ATTACHMENT, encode_origins
 from nojit.runtime.table.table import Axis, Config, Missing, Param

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from nojit.kernels.calls.arguments import check_choice, check_flags, check_int, refuse_type, refuse_value
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 
 __all__ = ["OPTIONS", "check_options", "check_torchs_options"]
 

@@ -12,7 +12,7 @@ from typing import Final, NoReturn
 
 import torch
 from nojit.kernels import library
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from nojit.kernels.pointwise.program import COMPARISONS, FUNCTIONS, Builder, Number, Program
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.expr.operations import ExpressionError
 
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "RESERVED", "check_name", "parse", "parse_gradients"]

@@ -13,7 +13,8 @@ from typing import Any, Final
 from nojit.kernels.pointwise.derivatives import gradients
 from nojit.kernels.pointwise.parser import check_name, parse, parse_gradients
 from nojit.kernels.pointwise.program import Program
-from nojit.runtime.base.wording import did_you_mean, key_among
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import key_among
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr.operations import ExpressionError
 from nojit.runtime.target import ARCHS, is_arch

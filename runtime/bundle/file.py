@@ -7,7 +7,7 @@ from _thread import RLock
 
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.base.wording import counted, nearest_or_few
+from nojit.runtime.base.wording import counted
 from nojit.runtime.bundle.format import RECORDS, BundleIndex, Group, KernelEntry, Place
 from nojit.runtime.bundle.zstd import decompress
 from nojit.runtime.errors import BundleError, KernelNotFoundError
@@ -163,6 +163,8 @@ class BundleFile:
     def _number(self, kernel: str) -> int:
         number = self._open(self._where(kernel)).find(kernel)
         if number < 0:
+            from nojit.runtime.base.suggestions import nearest_or_few  # noqa: PLC0415 - only an error pays for it
+
             near = nearest_or_few(kernel, self.kernels)
             raise KernelNotFoundError(
                 f"expected one of {counted(len(self.index.kernels), 'kernel')}",
@@ -302,6 +304,8 @@ class BundleFile:
 
 def no_attachment(name: str, known: tuple[str, ...], where: str) -> BundleError:
     """Return the error for an attachment that does not exist; it names those that do."""
+    from nojit.runtime.base.suggestions import nearest_or_few  # noqa: PLC0415 - only an error pays for it
+
     near = nearest_or_few(name, known)
     return BundleError(f"expected one of {counted(len(known), 'attachment')}", got=f"{name!r}{near}", where=where)
 

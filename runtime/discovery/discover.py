@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.base.wording import did_you_mean, worded
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.installed import Provider, normalized, providers
 from nojit.runtime.errors import BundleError

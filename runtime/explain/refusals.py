@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nojit.runtime.base.launch_options import BUILT_WITH
-from nojit.runtime.base.wording import did_you_mean, shown
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import shown
 from nojit.runtime.call.call_facts import NONE, CallFacts, mismatch, pointee, untyped_leaves
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.table.table import KernelTable

@@ -13,7 +13,8 @@ from typing import Final, TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.base.wording import did_you_mean, shown
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import shown
 from nojit.runtime.expr.operations import (
     INT64_MAX,
     INT64_MIN,

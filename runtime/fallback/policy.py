@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import SettingError
 
 __all__ = ["POLICIES", "VARIABLE", "MissWarning", "policy", "policy_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 # `collections.abc`, which is this module, is in a package that is slow to import
 from _collections_abc import Mapping
 
-from nojit.runtime.base.wording import did_you_mean, typed
+from nojit.runtime.base.wording import typed
 from nojit.runtime.call.constexprs import constexpr_value, resolved, row_names
 from nojit.runtime.errors import ArgumentError
 from nojit.runtime.values import identity
@@ -58,6 +58,8 @@ def check_only(tables: Sequence[KernelTable], only: object, where: str) -> None:
     for name, given in only.items():
         values = known.get(name)
         if values is None:
+            from nojit.runtime.base.suggestions import did_you_mean  # noqa: PLC0415 - only an error pays for it
+
             near = did_you_mean(name, list(known))
             raise ArgumentError(
                 f"only: expected {', '.join(known)}", got=f"{name!r}{near}", where=where, argument="only"

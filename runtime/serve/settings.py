@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.base.wording import did_you_mean, typed
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import typed
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, SettingError
 from nojit.runtime.fallback.policy import POLICIES, policy_of

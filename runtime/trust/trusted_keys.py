@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.base.wording import did_you_mean, worded
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import worded
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.trust.key_files import read_key_file

@@ -7,7 +7,7 @@ from math import log2
 from typing import TYPE_CHECKING
 
 from nojit.runtime import _core
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import TuningError
 from nojit.runtime.table.table import Config, KernelTable
 from nojit.runtime.table.tuning import TuningBlock, TuningRow, TuningTable

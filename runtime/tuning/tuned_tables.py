@@ -12,7 +12,8 @@ from typing import Any
 
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.base.wording import did_you_mean, key_among
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import key_among
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.table.tuning import TunedDevice

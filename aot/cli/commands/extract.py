@@ -12,7 +12,7 @@ from nojit.aot.backends.registry import vendor_named
 from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Output, counted, output_options, size
 from nojit.aot.inspect.contents import VariantFacts, open_bundle, variant_facts
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import KernelNotFoundError, PackageError
 from nojit.runtime.table.table import KernelTable

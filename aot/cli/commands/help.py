@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 from nojit.aot.cli.console import Output, output_options
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 
 __all__ = ["command"]
 

@@ -11,7 +11,7 @@ from nojit.aot.cli.console import PLACE, Number, Output
 from nojit.aot.tune.select.evidence import Evidence, collect
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.store.database import Database, open_database
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import TuningError
 from nojit.runtime.tuning.tuned_tables import TunedTable, read_tuned
 

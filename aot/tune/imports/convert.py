@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nojit.aot.tune.imports.importers import ForeignFile, ForeignRow, Settings
 from nojit.aot.tune.select.portfolio import loss_curve, smallest
 from nojit.aot.tune.select.selection import Bounds
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import TuningError
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import Value

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nojit.runtime.base.launch_options import TUNABLE
-from nojit.runtime.base.wording import did_you_mean, key_among
+from nojit.runtime.base.suggestions import did_you_mean
+from nojit.runtime.base.wording import key_among
 from nojit.runtime.errors import TuningError
 
 __all__ = ["ForeignFile", "ForeignRow", "Settings", "read_foreign"]

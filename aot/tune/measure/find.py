@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from nojit.aot.tune.measure.events import Listed
-from nojit.runtime.base.wording import did_you_mean
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import NojitError
 
 __all__ = ["FoundProblem", "find_problems", "of_kernels"]

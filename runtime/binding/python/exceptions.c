@@ -15,7 +15,6 @@ static struct {
     PyObject *trust_error;
     PyObject *kernel_not_found_error;
     PyObject *no_matching_variant_error;
-    PyObject *no_dtype;
 } classes;
 
 int py_add_exceptions(PyObject *Py_UNUSED(module))
@@ -38,7 +37,7 @@ int py_add_exceptions(PyObject *Py_UNUSED(module))
             return -1;
         }
     }
-    return py_import("nojit.runtime.base.wording", "no_dtype", &classes.no_dtype);
+    return 0;
 }
 
 /* Raises `cls(*args, **kwargs)`; steals both. */
@@ -167,11 +166,16 @@ static PyObject *dtype_spellings(void)
 
 void py_refuse_dtype(PyObject *dtype)
 {
+    PyObject *no_dtype = NULL;
+    if (py_import("nojit.runtime.base.suggestions", "no_dtype", &no_dtype) < 0) {
+        return;
+    }
     PyObject *text = PyObject_Str(dtype), *spellings = text == NULL ? NULL : dtype_spellings();
-    PyObject *what = spellings == NULL ? NULL : PyObject_CallFunctionObjArgs(classes.no_dtype, text, spellings, NULL);
+    PyObject *what = spellings == NULL ? NULL : PyObject_CallFunctionObjArgs(no_dtype, text, spellings, NULL);
     if (what != NULL) {
         PyErr_SetObject(PyExc_TypeError, what);
     }
+    Py_DECREF(no_dtype);
     Py_XDECREF(text);
     Py_XDECREF(spellings);
     Py_XDECREF(what);
