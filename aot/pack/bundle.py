@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
-import zstandard
+from nojit.aot.pack.compression import compress, compress_attachment, compress_group
 from nojit.aot.pack.grouping import group_alike
 from nojit.aot.pack.index import encode_header, encode_index
 from nojit.aot.pack.sections import encode_groups, encode_images, encode_table
@@ -34,7 +34,6 @@ __all__ = [
     "BundleContent",
     "PackedBundle",
     "pack",
-    "packer_version",
 ]
 
 # to load one image, the runtime reads, hashes and decompresses its whole group. malloc maps fresh pages for anything from 128 KiB
@@ -45,18 +44,8 @@ GROUP_RAW_BYTES = 120 * 1024
 _GROUP_IMAGES = 6
 _SMALL_IMAGE_BYTES = 16 * 1024
 _SMALL_GROUP_IMAGES = 2
-_LEVEL = 22
-# the hardest levels save 8% of a group, and decompressing it takes a quarter longer, at a first launch
-_GROUP_LEVEL = 12
-# of a zstd block without content, which is all zeros (RFC 8878)
-_EMPTY_BLOCK_BYTES = 3
 # raise it when the layout of the same content changes
 PACKING = 11
-
-
-def packer_version() -> str:
-    """Return the name and version of the compressor, which determine the compressed bytes."""
-    return f"{zstandard.__version__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +112,7 @@ def pack(content: BundleContent) -> PackedBundle:
         )
     )
     _check_readable(content, raw_index, kernels)
-    index = _compress(raw_index)
+    index = compress(raw_index)
     header = Header(len(index), len(raw_index), hashlib.sha256(index).digest())
     sections = [*[kernel.section for kernel in kernels], *[stored for _, stored in attachments]]
     payload = [group for kernel in kernels for group in kernel.payload]
@@ -145,31 +134,20 @@ def _groups_of(images: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 def _pack_kernels(kernels: Sequence[KernelContent], executor: Executor) -> list[_Packed]:
     grouped = [list(_groups_of(_distinct_images(kernel))) for kernel in kernels]
-    compressing = [
-        [executor.submit(_compress, b"".join(group), _GROUP_LEVEL) for group in groups] for groups in grouped
-    ]
+    compressing = [[executor.submit(compress_group, b"".join(group)) for group in groups] for groups in grouped]
     # a section holds the digests of its groups, so groups are compressed first
     payloads = [tuple(group.result() for group in groups) for groups in compressing]
     raws = list(map(_raw_section, kernels, grouped, payloads))
-    sections = list(executor.map(_compress, raws))
+    sections = list(executor.map(compress, raws))
     return list(map(_packed, kernels, grouped, payloads, raws, sections))
 
 
 def _pack_attachments(attachments: Sequence[tuple[str, bytes]], executor: Executor) -> list[tuple[Attachment, bytes]]:
     """Compress attachments; return the entry in the index and the stored bytes of each."""
-    packed = executor.map(_compress_attachment, [raw for _, raw in attachments])
+    packed = executor.map(compress_attachment, [raw for _, raw in attachments])
     return [
         (Attachment(name, _pin(raw, stored)), stored) for (name, raw), stored in zip(attachments, packed, strict=True)
     ]
-
-
-def _compress_attachment(raw: bytes) -> bytes:
-    """Compress an attachment, and pad the frame with empty blocks if readers would refuse to expand it so far."""
-    frame = _compress(raw)
-    least = (len(raw) - _core.FREE_BYTES) // _core.ATTACHMENT_RATIO_MAX + 1
-    blocks = max(0, least - len(frame) + _EMPTY_BLOCK_BYTES - 1) // _EMPTY_BLOCK_BYTES
-    header = zstandard.frame_header_size(frame)
-    return frame[:header] + bytes(_EMPTY_BLOCK_BYTES * blocks) + frame[header:]
 
 
 def _pin(raw: bytes, stored: bytes) -> Section:
@@ -206,15 +184,6 @@ def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[
             _core.Placement(placement, entry.images, entry.payload_bytes, where)
     except BundleFormatError as error:
         raise PackageError("expected content that the bundle format can hold", got=error.finding()) from error
-
-
-def _compress(raw: bytes, level: int = _LEVEL) -> bytes:
-    # for a long attachment, zstd would choose a window that readers refuse
-    window = {"window_log": _core.WINDOW_LOG_MAX} if len(raw) > 1 << _core.WINDOW_LOG_MAX else {}
-    parameters = zstandard.ZstdCompressionParameters.from_level(
-        level, source_size=len(raw), write_content_size=True, write_checksum=True, **window
-    )
-    return zstandard.ZstdCompressor(compression_params=parameters).compress(raw)
 
 
 def _distinct_images(kernel: KernelContent) -> list[bytes]:

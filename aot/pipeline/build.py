@@ -19,7 +19,8 @@ from nojit.aot.compile.toolchain.triton_settings import settings_words
 from nojit.aot.inspect.places import report_path
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.pack.bundle import PACKING, BundleContent, PackedBundle, pack, packer_version
+from nojit.aot.pack.bundle import PACKING, BundleContent, PackedBundle, pack
+from nojit.aot.pack.compression import packer_version
 from nojit.aot.pack.tables import KernelContent
 from nojit.aot.pipeline.outcome import Outcome, sort_out
 from nojit.aot.pipeline.report import (
