@@ -12,11 +12,12 @@ from nojit.aot.manifest.archs import arch_number, check_arch
 from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_params
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
-from nojit.aot.manifest.types import NONE, axes_in, dims_in, fill, is_hintable, is_open, plain, types_of
-from nojit.aot.plan.cases_to_build import Axes, Point, Settings, points_of
+from nojit.aot.manifest.types import NONE, fill, is_hintable, is_open, types_of
+from nojit.aot.plan.cases_to_build import Point, Settings, points_of
 from nojit.aot.plan.configs import BuildConfig, check_distinct, config_of
 from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
 from nojit.aot.plan.hints import HintSet, WrittenHints, hint_sets
+from nojit.aot.plan.repeated_variants import SeenVariants
 from nojit.aot.plan.requirements import always_holds, never_holds, parse_rule, required
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError
@@ -126,7 +127,7 @@ class Expander:
     def run(self, profile: str) -> Expansion:
         """Return the variants of the kernel that belong to `profile` (``core`` or ``full``)."""
         variants: list[Variant] = []
-        seen: dict[tuple[Any, ...], tuple[str, Axes]] = {}
+        seen = SeenVariants(self.spec, self.where)
         excluded = 0
         for point in self.points():
             built, left_out = 0, excluded
@@ -143,7 +144,7 @@ class Expander:
                     excluded += 1
                     continue
                 built += 1
-                if self._is_new(variant, point, seen) and (profile == "full" or self.in_core(variant, names)):
+                if seen.is_new(variant, point) and (profile == "full" or self.in_core(variant, names)):
                     variants.append(variant)
                     check_size(len(variants), self.spec, self.where, self._configs)
             unserved = built or (self._dropped_config and left_out == excluded)
@@ -305,43 +306,6 @@ class Expander:
                     raise ManifestError(
                         f"expected {name!r} in one place, got it in {owner} and {place}", where=self.where
                     )
-
-    def _is_new(self, variant: Variant, point: Point, seen: dict[tuple[Any, ...], tuple[str, Axes]]) -> bool:
-        """Return whether no earlier case has this variant; raise if the same case has it twice.
-
-        An axis may set only types of params that are None in this case. All its values then give the same variant,
-        which is allowed.
-
-        `point`: types, constexprs and rules of the case.
-        """
-        # a call can only distinguish these properties; the options are those that the entry or every kernel names
-        key = (
-            tuple(plain(kind) for _, kind in variant.signature),
-            tuple((name, identity(value)) for name, value in variant.constexprs),
-            variant.hints,
-            variant.config.options,
-            variant.config.requires,
-        )
-        known = seen.get(key)
-        if known is not None and known[0] == point.where and not self._differ_in_vain(variant, known[1]):
-            raise ManifestError(
-                f"expected each variant once, got twice: {variant.label()}; remove the repeated value or config",
-                where=self.where,
-            )
-        seen.setdefault(key, (point.where, variant.axes))
-        return known is None
-
-    def _differ_in_vain(self, variant: Variant, axes: Axes) -> bool:
-        """Return whether a variant's axes differ from `axes`, and only in axes that type params that are None."""
-        types = dict(variant.signature)
-        typed = [
-            (axis, types.get(name))
-            for name, spellings in typed_params(self.spec).items()
-            for spelling in spellings
-            for axis in (*axes_in(spelling), *dims_in(spelling))
-        ]
-        differing = {name for (name, value), (_, other) in zip(variant.axes, axes, strict=True) if value != other}
-        return bool(differing) and all(kind == NONE for axis, kind in typed if axis in differing)
 
     def _refuse_incomplete(self, point: Point) -> None:
         case = ", ".join(f"{name} = {value!r}" for name, value in point.axes) or "the kernel"
