@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 
+from nojit.aot.tune.select.clock_drift import drifts_of_rungs
 from nojit.aot.tune.store.database import Database
 from nojit.aot.tune.store.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
 from nojit.runtime.table.tuning import TunedDevice
@@ -93,7 +92,7 @@ def _evidence(
     for (problem, config), ones in fit.items():
         for one in sorted(ones, key=lambda one: one.taken):
             rungs.setdefault(problem, {}).setdefault(one.rung, {})[config] = one.median_us or 0.0
-    drifts = {problem: _drifts(times) for problem, times in rungs.items()}
+    drifts = {problem: drifts_of_rungs(times) for problem, times in rungs.items()}
     devices, runs = database.devices(), database.runs()
     used = sorted({one.run for one in taken})
     measured = {config for _, config in pairs}
@@ -114,19 +113,6 @@ def _newest(measurements: list[Measurement]) -> list[Measurement]:
     """Return the measurements of the newest machine code; older ones no longer count."""
     last = max(measurements, key=lambda one: one.taken)
     return [one for one in measurements if one.image == last.image]
-
-
-def _drifts(times: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
-    """Return for each rung the factor from its times to those of the last rung, as a median over configs in both.
-
-    A hot device lowers its clock. Times from early rungs, on a cooler device, are therefore too short without this factor.
-    """
-    rungs = sorted(times, reverse=True)
-    drifts = {rungs[0]: 1.0}
-    for later, rung in pairwise(rungs):
-        ratios = [us / times[rung][config] for config, us in times[later].items() if times[rung].get(config)]
-        drifts[rung] = drifts[later] * (median(ratios) if ratios else 1.0)
-    return drifts
 
 
 def _sample(measurements: list[Measurement], drifts: Mapping[int, float]) -> Sample:
