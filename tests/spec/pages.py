@@ -15,6 +15,7 @@ PAGES = sorted(
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("examples/**/*.md"),
+        ROOT / "aot/README.md",
         ROOT / "artifacts/README.md",
         ROOT / "package/about.md",
         ROOT / "autoserve/README.md",
