@@ -681,6 +681,45 @@ def test_every_name_imported_from_nojit_exists(folder):
     assert missing == []
 
 
+# in any text: a string that some code imports, an entry point, a comment, a page; `:` before the name of an object
+SPELLED = re.compile(r"(?<![\w./-])nojit\.(?:aot|kernels|runtime)(?:\.\w+)*(?::\w+)?")
+# as C spells a name of a module
+SPELLED_IN_C = re.compile(r'"(nojit\.[\w.]+)", "(\w+)"')
+ENDINGS = {".py", ".pyi", ".c", ".h", ".toml", ".md", ".pth"}
+
+
+def is_there(name: str) -> bool:
+    """Return whether a dotted name is a module's, or a module's and that of an object in it."""
+    parts = re.split("[.:]", name)
+    modules_within = [".".join(parts[:count]) for count in range(2, len(parts) + 1)]
+    (home, *_) = [each for each in reversed(modules_within) if each in modules()] or [""]
+    rest = parts[home.count(".") + 1 :]
+    if not home or not rest:
+        return bool(home) or name in {f"nojit.{room}" for room in ROOMS}
+    names = names_of(home)
+    # a package that makes names up when they are asked for spells them
+    spelled = names if names is not None else re.findall(r'"(\w+)"', modules()[home].read_text(encoding="utf-8"))
+    return rest[0] in spelled or (home == "nojit.runtime" and rest[0] == "_core")
+
+
+def files_that_spell() -> list[Path]:
+    """List the files that may name a module in a text."""
+    folders = (
+        ROOT / folder for folder in (*ROOMS, "manifests", "package", "autoserve", "examples", "benchmarks", "docs")
+    )
+    inside = (path for folder in folders for path in folder.rglob("*") if path.suffix in ENDINGS)
+    return [*inside, *(path for path in ROOT.glob("*") if path.suffix in ENDINGS)]
+
+
+def test_every_name_of_a_module_in_a_text_is_one():
+    """Strings that code imports, entry points, comments and pages: no tool sees it when their module moves."""
+    texts = {path: path.read_text(encoding="utf-8") for path in files_that_spell()}
+    spelled = {(path, name) for path, text in texts.items() for name in SPELLED.findall(text)}
+    spelled |= {(path, f"{home}:{name}") for path, text in texts.items() for home, name in SPELLED_IN_C.findall(text)}
+    assert {"nojit.kernels.manifest_kernels", "nojit.runtime.table.table:Param"} <= {name for _, name in spelled}
+    assert [(str(path), name) for path, name in sorted(spelled) if not is_there(name)] == []
+
+
 MEASURE = """
 import json, sys, typing
 
