@@ -61,7 +61,7 @@ def run(body: str, path: Path, driver: FakeCuda) -> list[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

@@ -59,7 +59,7 @@ class Interpreter:
         assert self._child.stdout is not None
         self._child.stdin.close()
         self._child.stdout.close()
-        self._child.wait(timeout=60)
+        self._child.wait(timeout=600)
 
     def launch(self, name: str, args: tuple[Any, ...], constexprs: dict[str, Any], grid: tuple[int, ...] | None) -> str:
         """Run a kernel over the tensors' memory; return the config that was chosen, in words."""

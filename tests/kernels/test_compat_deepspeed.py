@@ -316,7 +316,7 @@ distributed.destroy_process_group()
 def test_ranks_that_used_a_module_before_agree_on_its_layout(tmp_path):
     command = [sys.executable, "-c", RANK, str(tmp_path / "store")]
     ranks = [subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True) for rank in range(2)]
-    (own, first), (others, second) = (rank.communicate(timeout=120)[0].split() for rank in ranks)
+    (own, first), (others, second) = (rank.communicate(timeout=600)[0].split() for rank in ranks)
     assert own != others
     assert own == first == second
 

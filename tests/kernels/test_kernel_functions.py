@@ -48,4 +48,4 @@ for by in [*powers, 3, 5, 7, 100, 641, 65521, MOST - 1, MOST, *torch.randint(1, 
 def test_divisions_are_exact(tmp_path: Path) -> None:
     script = tmp_path / "divisions.py"
     script.write_text(DIVISIONS)
-    subprocess.run([sys.executable, str(script)], env=os.environ | {"TRITON_INTERPRET": "1"}, check=True, timeout=120)
+    subprocess.run([sys.executable, str(script)], env=os.environ | {"TRITON_INTERPRET": "1"}, check=True, timeout=600)

@@ -157,7 +157,7 @@ def inject(place: Path, new: Path, call: str, what: str) -> subprocess.Completed
     return subprocess.run(
         ["strace", "-f", "-o", os.devnull, "-e", f"trace={call}", "-e", f"inject={call}:{what}",
          sys.executable, "-B", "-c", SCRIPT, place, new],
-        capture_output=True, text=True, check=False, timeout=60,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
 
 

@@ -161,7 +161,7 @@ def test_pytest_says_so(device, tmp_path, module, ended):
     command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir")
     run = device.Run("it", (*command, str(tmp_path), str(tmp_path / "test_it.py")))
     record = device.Record(tmp_path, "", launched=tmp_path)
-    device.follow(run, record, device.Limits(60, float("inf")))
+    device.follow(run, record, device.Limits(600, float("inf")))
     assert record.outcomes["it"].ended == ended
 
 
@@ -293,6 +293,6 @@ def test_a_share_of_a_module_leaves_the_rest_out(tmp_path, monkeypatch):
         ".",
         ".",
     )
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=600).stdout
     assert [line.lstrip(".") for line in ran.split("\n")[:4]] == ["ran 1", "ran 3", "judged", "ran z"]
     assert "4 passed, 3 deselected" in ran

@@ -48,7 +48,7 @@ def begin(builders: list[subprocess.Popen[str]]) -> None:
 
 
 def end(builder: subprocess.Popen[str]) -> tuple[list[str], dict[str, int], list[list[str]]]:
-    out, _ = builder.communicate(timeout=60)
+    out, _ = builder.communicate(timeout=600)
     assert builder.returncode == 0
     told, use, images = json.loads(out)
     return told, use, images

@@ -435,7 +435,7 @@ def test_a_hundred_processes_share_one_key(tmp_path):
         sys.exit(f"exit codes {codes}" if any(codes) else 0)
     """)
     folder = tmp_path / "new" / "cache"
-    subprocess.run([sys.executable, "-c", script, folder], cwd=ROOT, check=True, timeout=90)
+    subprocess.run([sys.executable, "-c", script, folder], cwd=ROOT, check=True, timeout=600)
     assert len(files(Cache(folder))) == 1
 
 
@@ -483,7 +483,7 @@ def test_a_cleaner_beside_them_fails_no_builder(tmp_path):
         os.kill(cleaner, signal.SIGKILL)
         sys.exit(f"exit codes {codes}" if any(codes) else 0)
     """)
-    subprocess.run([sys.executable, "-c", script, tmp_path / "new" / "cache"], cwd=ROOT, check=True, timeout=90)
+    subprocess.run([sys.executable, "-c", script, tmp_path / "new" / "cache"], cwd=ROOT, check=True, timeout=600)
 
 
 class TestDefaultFolder:

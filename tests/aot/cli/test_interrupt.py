@@ -78,7 +78,7 @@ def test_signal_ends_workers_and_leaves_nothing(
         assert children
         for number in signals:
             process.send_signal(number)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=600)
     finally:
         process.kill()
         os.close(journal)

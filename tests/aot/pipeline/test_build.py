@@ -486,7 +486,7 @@ sys.exit(f"exit codes {codes}" if any(codes) else 0)
 @pytest.mark.slow
 def test_a_hundred_builders_share_one_cache_and_one_folder(project):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", CROWD, project.folder], cwd=ROOT, env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", CROWD, project.folder], cwd=ROOT, env=environment, check=True, timeout=600)
     assert listing(project.out) == [FILE, "demo-1.0-sm_90.report.json"]
     assert project.build(executor=no_executor).reports[0].up_to_date
     assert project.cached() == 6
@@ -518,7 +518,7 @@ def test_a_build_killed_at_any_step_is_resumed(project, call):
         ran = subprocess.run(
             ["strace", "-f", "-o", os.devnull, "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={nth}",
              sys.executable, "-B", "-c", SCRIPT, project.folder],
-            cwd=ROOT, env=environment, capture_output=True, check=False, timeout=120,
+            cwd=ROOT, env=environment, capture_output=True, check=False, timeout=600,
         )  # fmt: skip
         assert ran.returncode in {0, -9}, ran.stderr
         assert project.bundle.read_bytes() in {old, whole}

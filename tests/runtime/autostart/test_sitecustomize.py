@@ -21,7 +21,7 @@ def run(code, variables, **more):
         capture_output=True,
         check=False,
         text=True,
-        timeout=120,
+        timeout=600,
         **more,
     )
     assert done.returncode == 0, done.stderr
@@ -67,7 +67,7 @@ def test_a_failure_of_the_hidden_module_is_reported_as_without_nojit(tmp_path):
             capture_output=True,
             check=False,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         results.append((done.returncode, done.stdout, done.stderr))
     assert results[0] == results[1]
@@ -193,7 +193,7 @@ def test_a_python_without_nojit_goes_on(tmp_path):
         capture_output=True,
         check=False,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert (done.returncode, done.stdout) == (0, "on\n")
     assert done.stderr.startswith("nojit: expected to follow NOJIT_RECORD, got ModuleNotFoundError")

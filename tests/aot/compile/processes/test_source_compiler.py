@@ -159,7 +159,7 @@ def test_an_interrupt_ends_an_import_and_leaves_nothing(project: Make, tmp_path:
         assert select.select([reading], [], [], 60)[0], "no source was imported"
         imports = [os.pidfd_open(int(line)) for line in os.read(reading, 100).split()]
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=600)
     finally:
         process.kill()
         os.close(reading)

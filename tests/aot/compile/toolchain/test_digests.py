@@ -474,7 +474,7 @@ def compiled(project: Path, path: Path, changes: dict[str, str]) -> list[str]:
     """)
     environment = os.environ | {"PYTHONPATH": str(path)} | changes
     command = [sys.executable, "-c", script, str(project / "tiny.toml")]
-    done = subprocess.run(command, env=environment, cwd=path, check=True, timeout=120, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, cwd=path, check=True, timeout=600, capture_output=True, text=True)
     return done.stdout.splitlines()
 
 
@@ -532,7 +532,7 @@ def test_an_edited_triton_builds_anew_and_never_serves_a_clean_one(project: Path
         done = subprocess.run(
             [*command, "--jobs", "1", "--json"],
             env=os.environ | {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"} | changes,
-            cwd=ROOT, check=True, timeout=120, capture_output=True, text=True,
+            cwd=ROOT, check=True, timeout=600, capture_output=True, text=True,
         )  # fmt: skip
         (bundle,) = json.loads(done.stdout)["bundles"]
         return bundle, Path(bundle["path"]).read_bytes()
