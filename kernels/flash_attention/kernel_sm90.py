@@ -22,6 +22,7 @@ from nojit.kernels.attention.kernel_sm90 import (
     copy_tile,
     first_scores,
     last_values,
+    no_sums,
     pass_over,
     queries_of,
     scaled,
@@ -149,21 +150,6 @@ def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
 
 
 @gluon.jit
-def _no_sums(BLOCK_DV: gl.constexpr, DEPTH: gl.constexpr):
-    """Return zeros for the sums of values: one tensor of `BLOCK_DV` columns, or two of `DEPTH` columns if that is less."""
-    if DEPTH >= BLOCK_DV:
-        return (_zeros(BLOCK_DV),)
-    else:  # noqa: RET505 - as above
-        return _zeros(BLOCK_DV // 2), _zeros(DEPTH - BLOCK_DV // 2)
-
-
-@gluon.jit
-def _zeros(WIDTH: gl.constexpr):
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
-    return gl.zeros([ROWS, WIDTH], gl.float32, layout)
-
-
-@gluon.jit
 def _attend(
     OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, start, rows, kv_len, causal_offset,
     qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr, DEPTH: gl.constexpr,
@@ -231,7 +217,7 @@ def _consume(
         first = weigh(scores, row_max, row_sum, qk_scale)
         row_max, row_sum = first[2], first[3]
         weights = gl.convert_layout(first[0].to(q.dtype), weights_layout)
-        acc = _no_sums(BLOCK_DV, DEPTH)
+        acc = no_sums(BLOCK_DV, DEPTH)
         cut = gl.maximum(count - full, 1)
         for place in range(1, cut):
             acc, weights, row_max, row_sum = _attend(
