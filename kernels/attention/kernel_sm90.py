@@ -22,13 +22,18 @@ LN_2 = gl.constexpr(0.6931471805599453)
 
 @gluon.jit
 def barriers_for(STAGES: gl.constexpr, Q_STAGES: gl.constexpr, CONSUMERS: gl.constexpr, TURNS: gl.constexpr):
-    """Return full and empty barriers of queries, of keys and of values, then those of `take_turn`."""
+    """Return full and empty barriers of queries, of keys and of values, and with `TURNS` those of `take_turn`."""
     q_full, q_empty = barriers_of(Q_STAGES, 1), barriers_of(Q_STAGES, CONSUMERS)
     k_full, k_empty = barriers_of(STAGES, 1), barriers_of(STAGES, CONSUMERS)
     v_full, v_empty = barriers_of(STAGES, 1), barriers_of(STAGES, CONSUMERS)
-    order = barriers_of(CONSUMERS if TURNS else 1, 1)
-    fence_async_shared()
-    return q_full, q_empty, k_full, k_empty, v_full, v_empty, order
+    if TURNS:
+        order = barriers_of(CONSUMERS, 1)
+        fence_async_shared()
+        return q_full, q_empty, k_full, k_empty, v_full, v_empty, order
+    else:  # noqa: RET505 - Triton compiles only the branch taken
+        # a barrier that nobody waits for shares its memory with other values
+        fence_async_shared()
+        return q_full, q_empty, k_full, k_empty, v_full, v_empty
 
 
 @gluon.jit
@@ -100,26 +105,26 @@ def weigh(scores, row_max, row_sum, qk_scale):
 
 
 @gluon.jit
-def take_turn(OWN: gl.constexpr, order, number):
+def take_turn(OWN: gl.constexpr, barriers, number):
     """Wait for this consumer's turn: until the previous consumer (for the first one, the last) has started its products.
 
     Consumers then never start together: while one computes exponentials, the tensor cores work for another.
 
     Args:
         OWN: the consumer.
-        order: barriers [consumers, 1] with one arrival each; [1, 1] if consumers take no turns.
+        barriers: those of `barriers_for`; the seventh, if there is one, are [consumers, 1] with one arrival each.
         number: number of turns that this consumer had before.
     """
-    if order.shape[0] > 1:
+    if len(barriers) == 7:
         FIRST: gl.constexpr = 1 if OWN == 0 else 0
-        mbarrier.wait(order.index(OWN), (number & 1) ^ FIRST)
+        mbarrier.wait(barriers[6].index(OWN), (number & 1) ^ FIRST)
 
 
 @gluon.jit
-def pass_turn(OWN: gl.constexpr, order):
+def pass_turn(OWN: gl.constexpr, barriers):
     """Let the consumer after `OWN` start its products."""
-    if order.shape[0] > 1:
-        mbarrier.arrive(order.index((OWN + 1) % order.shape[0]))
+    if len(barriers) == 7:
+        mbarrier.arrive(barriers[6].index((OWN + 1) % barriers[6].shape[0]))
 
 
 @gluon.jit
@@ -131,7 +136,7 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used, DEPTH
         queries: this consumer's queries, from `queries_of`.
         memory: queries, keys, values and results: buffers [stages, 1, 1, rows, width], for queries as in
             `copy_queries`.
-        barriers: full and empty barriers of queries, of keys and of values, then those of `take_turn`.
+        barriers: full and empty barriers of queries, of keys and of values, and those of `take_turn` if there are any.
         turn: number of query tiles before.
         used: number of key tiles before.
         DEPTH: number of columns of queries and keys to multiply; the others are padding.
@@ -139,14 +144,14 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used, DEPTH
     Returns:
         The products [rows, keys].
     """
-    q_full, k_full, k_empty, order, k_memory = barriers[0], barriers[2], barriers[3], barriers[6], memory[1]
+    q_full, k_full, k_empty, k_memory = barriers[0], barriers[2], barriers[3], memory[1]
     stage = used % k_memory.shape[0]
     mbarrier.wait(q_full.index(turn % q_full.shape[0]), turn // q_full.shape[0] & 1)
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
     # each tile of queries has one turn more than it has tiles of keys
-    take_turn(OWN, order, used + turn)
+    take_turn(OWN, barriers, used + turn)
     token = started_scores(queries, k_memory, stage, DEPTH)
-    pass_turn(OWN, order)
+    pass_turn(OWN, barriers)
     scores = warpgroup_mma_wait(0, deps=(token,))
     mbarrier.arrive(k_empty.index(stage))
     return scores
@@ -170,13 +175,13 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
     Returns:
         The products [rows, keys], whose keys are freed, and the sums of values in flight, for `summed`.
     """
-    k_full, k_empty, order, k_memory = barriers[2], barriers[3], barriers[6], memory[1]
+    k_full, k_empty, k_memory = barriers[2], barriers[3], memory[1]
     stage = used % k_memory.shape[0]
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
-    take_turn(OWN, order, used + turn)
+    take_turn(OWN, barriers, used + turn)
     scores_token = started_scores(queries, k_memory, stage, DEPTH)
     acc_tokens = started_sums(weights, acc, memory, barriers, used)
-    pass_turn(OWN, order)
+    pass_turn(OWN, barriers)
     scores = warpgroup_mma_wait(len(acc), deps=(scores_token,))
     mbarrier.arrive(k_empty.index(stage))
     return scores, acc_tokens
@@ -210,10 +215,9 @@ def _scaled(acc, factors):
 @gluon.jit
 def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
     """Add the weighted values of tile `used` - 1 once they have been copied, free their buffer, and return the sums."""
-    order = barriers[6]
-    take_turn(OWN, order, used + turn)
+    take_turn(OWN, barriers, used + turn)
     tokens = started_sums(weights, acc, memory, barriers, used)
-    pass_turn(OWN, order)
+    pass_turn(OWN, barriers)
     return summed(tokens, memory, barriers, used)
 
 

@@ -187,7 +187,7 @@ def _consume(
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     BLOCK_DV: gl.constexpr = v_memory.shape[4]
     # a consumer that took turns could not leave one out
-    PASSES: gl.constexpr = CAUSAL and BLOCK_N < BLOCK_M and barriers[6].shape[0] == 1
+    PASSES: gl.constexpr = CAUSAL and BLOCK_N < BLOCK_M and len(barriers) == 6
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     OUT_WIDTH: gl.constexpr = BLOCK_DV if DEPTH >= BLOCK_DV else BLOCK_DV // 2
     out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, OUT_WIDTH, 16])
