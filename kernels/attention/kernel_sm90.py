@@ -188,9 +188,12 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
 
 
 @gluon.jit
-def summed(acc_tokens, memory, barriers, used):
-    """Wait for sums of values in flight, free the buffer of tile `used` - 1's values, and return the sums."""
-    acc = warpgroup_mma_wait(0, deps=acc_tokens)
+def summed(acc_tokens, memory, barriers, used, LATER: gl.constexpr = 0):
+    """Wait for sums of values in flight, free the buffer of tile `used` - 1's values, and return the sums.
+
+    `LATER`: number of products that were started after them and stay in flight.
+    """
+    acc = warpgroup_mma_wait(LATER, deps=acc_tokens)
     mbarrier.arrive(barriers[5].index((used - 1) % memory[2].shape[0]))
     if len(acc_tokens) == 1:
         return (acc,)
@@ -282,6 +285,15 @@ def write_rows(OWN: gl.constexpr, acc, row_sum, out_map, out_memory, batch, head
     store_rows(out, out_memory.index(OWN))
     fence_async_shared()
     copy_out(out_map, [batch, head, row_start, 0], out_memory.index(OWN))
+
+
+@gluon.jit
+def multiplied(sums, factor):
+    """Multiply sums, in one tensor or two, by one factor."""
+    if len(sums) == 1:
+        return (sums[0] * factor,)
+    else:  # noqa: RET505 - as above
+        return sums[0] * factor, sums[1] * factor
 
 
 @gluon.jit
