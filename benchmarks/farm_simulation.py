@@ -84,7 +84,7 @@ async def simulate(message: bytes) -> bytes:
     """Sleep for as long as a job takes, and return results of a usual size."""
     from nojit.aot.plan.variant import CompiledVariant
     from nojit.aot.remote.messages import decode_job, encode_results
-    from nojit.runtime.table.table import Launch
+    from nojit.runtime.table.parts import Launch
 
     job = decode_job(message)
     launch = Launch("k", (), 4, 1, 0, 0, 1, 0, 1, False, False, ())
@@ -157,7 +157,7 @@ def jobs_of(count: int) -> list[Any]:
     from nojit.aot.compile.job_runner import Job
     from nojit.aot.plan.function_facts import SourcePlace
     from nojit.aot.plan.variant import Variant
-    from nojit.runtime.table.table import Config
+    from nojit.runtime.table.parts import Config
 
     options = tuple((name, 4) for name in ("num_ctas", "num_stages", "num_warps"))
     config = Config((("BLOCK_M", 128), ("BLOCK_N", 64)), options, "")

@@ -21,7 +21,7 @@ from nojit.aot.pack.bundle import BundleContent, pack
 from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
-from nojit.runtime.table.table import Axis, Config, Launch, Param, Slot
+from nojit.runtime.table.parts import Axis, Config, Launch, Param, Slot
 
 _PROBE = """
 import json, resource, sys, time

@@ -20,7 +20,8 @@ from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.call.call_facts import CallFacts
 from nojit.runtime.errors import ArgumentError
-from nojit.runtime.table.table import Axis, Case, Config, Derived, KernelTable, Missing, Param
+from nojit.runtime.table.parts import Axis, Case, Config, Derived, Missing, Param
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import arch_number
 from nojit.runtime.values import DType, FunctionRef, Value, spell
 

@@ -14,7 +14,8 @@ from nojit.runtime.fallback.jit_configs import specialization_of
 from nojit.runtime.fallback.jit_functions import UnavailableError, function_of
 from nojit.runtime.first_call.arch_bundle import ArchBundle
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.table.table import MISSING, KernelTable, Param
+from nojit.runtime.table.parts import MISSING, Param
+from nojit.runtime.table.table import KernelTable
 
 __all__ = ["Unbuilt", "unbuilt"]
 

@@ -183,12 +183,7 @@ class Kernel(FirstCalls):
         """Load variants as `preload` does, but ignore names and values of `only` that no variant has."""
         ordinal = self._bundles.ordinal(device)
         bundle, table = self._bundles.of(ordinal)
-        images = set()
-        for row in _rows_to_load(table, only):
-            read = self._read(bundle, table, row)
-            bundle.images.load(table, row, ordinal, read)
-            images.add(read.image)
-        return len(images)
+        return len({self._preload(bundle, table, row, ordinal) for row in _rows_to_load(table, only)})
 
     def variants(self, device: int | None = None) -> KernelTable:
         """Return the variant table for a device, by default the current one.

@@ -6,7 +6,8 @@ from typing import cast
 
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.launch_options import BUILT_WITH, CONFIG_OPTIONS, TUNABLE
-from nojit.runtime.table.table import Config, KernelTable, Missing
+from nojit.runtime.table.parts import Config, Missing
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import Value, spell
 
 __all__ = ["KernelParam", "LaunchConfig", "config_of", "params_of"]

@@ -121,7 +121,7 @@ RUNTIME: dict[str, set[str]] = {
     "discovery": {"bundle"},
     "trust": {"bundle", "discovery"},
     "fallback": {"discovery", "explain", "call", "table", "types", "expr"},
-    "first_call": {"call", "explain", "fallback", "table", "tuning", "expr", "observe"},
+    "first_call": {"call", "explain", "fallback", "tuning", "expr", "observe"},
     "recording": {"autostart", "bundle", "call", "types"},
     "serve": {"autostart", "observe", "bundle", "call", "first_call", "fallback", "recording"},
 }
@@ -716,7 +716,7 @@ def test_every_name_of_a_module_in_a_text_is_one():
     texts = {path: path.read_text(encoding="utf-8") for path in files_that_spell()}
     spelled = {(path, name) for path, text in texts.items() for name in SPELLED.findall(text)}
     spelled |= {(path, f"{home}:{name}") for path, text in texts.items() for home, name in SPELLED_IN_C.findall(text)}
-    assert {"nojit.kernels.manifest_kernels", "nojit.runtime.table.table:Param"} <= {name for _, name in spelled}
+    assert {"nojit.kernels.manifest_kernels", "nojit.runtime.values:DType"} <= {name for _, name in spelled}
     assert [(str(path), name) for path, name in sorted(spelled) if not is_there(name)] == []
 
 

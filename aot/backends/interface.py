@@ -14,7 +14,7 @@ from nojit.aot.backends.settings import Setting
 
 if TYPE_CHECKING:
     from nojit.runtime.bundle.format import TargetInfo
-    from nojit.runtime.table.table import Launch
+    from nojit.runtime.table.parts import Launch
 
 __all__ = ["Backend", "Limits", "StandIn", "Tool", "Vendor", "WheelVariants"]
 

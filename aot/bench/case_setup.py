@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from nojit.aot.bench.cases import Case
 from nojit.runtime.loader import Bundle
-from nojit.runtime.table.table import Launch
+from nojit.runtime.table.parts import Launch
 
 __all__ = ["LaunchedImage", "Param", "Stage", "Timer", "Unavailable", "timed"]
 

@@ -7,7 +7,7 @@ from nojit.aot.cache.entry import EntryError
 from nojit.aot.plan.variant import FACTS, CompiledVariant, Variant, decode_compiled
 from nojit.runtime.base.strict_json import fields, parse_json, text
 from nojit.runtime.errors import BundleError, CompileError, NojitError
-from nojit.runtime.table.table import Launch
+from nojit.runtime.table.parts import Launch
 
 __all__ = ["check_compiled", "check_entry", "checked_registers"]
 

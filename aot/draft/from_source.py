@@ -14,7 +14,7 @@ from nojit.aot.manifest.toml import flat, toml_key, toml_text, toml_texts, toml_
 from nojit.aot.plan.outline import Heuristic, Outline, OutlinedConfig, Unspelled, Use
 from nojit.runtime.expr.operations import ExpressionError
 from nojit.runtime.expr.postfix import FUNCTIONS, postfix
-from nojit.runtime.table.table import Missing, Param
+from nojit.runtime.table.parts import Missing, Param
 from nojit.runtime.values import Value
 
 __all__ = ["Draft", "draft_manifest"]

@@ -20,7 +20,8 @@ from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError
 from nojit.runtime.recording.origins import ATTACHMENT, read_origins
-from nojit.runtime.table.table import Config, KernelTable, Missing, Param
+from nojit.runtime.table.parts import Config, Missing, Param
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import by_arch
 from nojit.runtime.values import encode_value, spell
 

@@ -10,7 +10,8 @@ from nojit.aot.inspect.contents import VariantFacts, definition, variant_facts
 from nojit.runtime.base.launch_options import TOOLCHAIN
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.table.table import Config, KernelTable
+from nojit.runtime.table.parts import Config
+from nojit.runtime.table.table import KernelTable
 
 __all__ = ["BundleDiff", "Change", "KernelDiff", "VariantChange", "diff_bundles"]
 

@@ -9,8 +9,9 @@ from nojit.aot.backends.interface import Vendor
 from nojit.aot.backends.registry import vendor_named
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleIntegrityError
+from nojit.runtime.table.parts import Launch
 from nojit.runtime.table.reading import Launches
-from nojit.runtime.table.table import KernelTable, Launch
+from nojit.runtime.table.table import KernelTable
 
 __all__ = ["verify_bundle"]
 

@@ -32,7 +32,7 @@ from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.operations import Op
 from nojit.runtime.expr.operations import Value as Operand
-from nojit.runtime.table.table import Missing, Param
+from nojit.runtime.table.parts import Missing, Param
 from nojit.runtime.tuning.tuned_tables import TunedConfig
 from nojit.runtime.values import Value, identity
 

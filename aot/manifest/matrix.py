@@ -11,7 +11,7 @@ from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.types import ELEMENTS, axes_in, dims_in
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import BundleFormatError, ManifestError
-from nojit.runtime.table.table import Axis
+from nojit.runtime.table.parts import Axis
 from nojit.runtime.types.names import dtype_name
 from nojit.runtime.values import DType, FunctionRef, Value, decode_value, encode_value, identity
 

@@ -11,7 +11,8 @@ from nojit.aot.plan.table_json import encode_definition, encode_launches
 from nojit.runtime import _core
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.bundle.format import Group
-from nojit.runtime.table.table import KernelTable, Missing, Param
+from nojit.runtime.table.parts import Missing, Param
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import encode_value
 
 __all__ = ["encode_groups", "encode_images", "encode_table"]

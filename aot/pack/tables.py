@@ -12,7 +12,9 @@ from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime import _core
 from nojit.runtime.expr.expression import ExpressionError
 from nojit.runtime.expr.postfix import postfix
-from nojit.runtime.table.table import Axis, Case, Config, Derived, KernelTable, Launch, Param, Tuning
+from nojit.runtime.table.parts import Axis, Case, Config, Derived, Launch, Param
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.tuning import Tuning
 from nojit.runtime.tuning.resolution import resolve
 from nojit.runtime.tuning.tuned_tables import TunedCost, TunedEntry, TunedRow, TunedTable
 from nojit.runtime.values import Value, identity

@@ -40,7 +40,7 @@ from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.debug_twins import twin_inputs
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table.table import Tuning
+from nojit.runtime.table.tuning import Tuning
 
 __all__ = ["BuildResult", "build", "inputs_of", "jobs_of", "toolchain_of"]
 

@@ -22,7 +22,7 @@ from nojit.aot.manifest.types import fill, types_of
 from nojit.aot.plan.hints import WrittenHints, subsets
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table.table import Axis
+from nojit.runtime.table.parts import Axis
 from nojit.runtime.values import Value, identity
 
 __all__ = ["Axes", "Point", "Settings", "Signature", "hint_places", "points_of"]

@@ -13,7 +13,7 @@ from nojit.aot.manifest.matrix import read_value
 from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, option_value
 from nojit.aot.plan.requirements import implied_hints, parse_rule
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table.table import Config
+from nojit.runtime.table.parts import Config
 from nojit.runtime.values import Value, identity
 
 if TYPE_CHECKING:

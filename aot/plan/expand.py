@@ -22,7 +22,7 @@ from nojit.aot.plan.requirements import always_holds, never_holds, parse_rule, r
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.table.table import Derived
+from nojit.runtime.table.parts import Derived
 from nojit.runtime.values import Value, identity
 
 __all__ = ["Expander", "Expansion", "Names", "derived_of", "expand_kernel", "settings_of"]

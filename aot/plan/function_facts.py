@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table.table import Param
+from nojit.runtime.table.parts import Param
 from nojit.runtime.values import Value
 
 __all__ = [

@@ -13,7 +13,7 @@ from nojit.aot.plan.left_out import Absence, Pruned, Refused
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table.table import Axis, Derived
+from nojit.runtime.table.parts import Axis, Derived
 from nojit.runtime.tuning.tuned_tables import TunedTable
 
 __all__ = ["Plan", "Planned", "PlannedKernel", "absent_kernels"]

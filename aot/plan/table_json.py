@@ -8,7 +8,8 @@ from typing import Any
 
 from nojit.runtime import _core
 from nojit.runtime.base.strict_json import Json, parse_json
-from nojit.runtime.table.table import KernelTable, Launch, Slot, TensorMap, config_json
+from nojit.runtime.table.parts import Launch, Slot, TensorMap, config_json
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import Tuning
 from nojit.runtime.values import encode_value
 

@@ -11,7 +11,7 @@ from nojit.aot.manifest.types import NONE, plain
 from nojit.aot.plan.table_json import encode_launches
 from nojit.runtime._core import IMAGE_BYTES_MAX, read_launch
 from nojit.runtime.base.strict_json import Json, canonical_json, count, fields, parse_json, refuse, text
-from nojit.runtime.table.table import Config, Launch
+from nojit.runtime.table.parts import Config, Launch
 from nojit.runtime.types.constants import constant_of, is_constant
 from nojit.runtime.types.names import leaves
 from nojit.runtime.values import LAYOUTS, FunctionRef, Value, spell

@@ -16,7 +16,7 @@ from nojit.aot.plan.requirements import implied_hints
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
-from nojit.runtime.table.table import Config, Missing
+from nojit.runtime.table.parts import Config, Missing
 from nojit.runtime.tuning.tuned_tables import TunedConfig
 from nojit.runtime.types.names import descriptor_parts, is_descriptor, leaves
 from nojit.runtime.values import Value, identity

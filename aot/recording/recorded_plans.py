@@ -23,7 +23,7 @@ from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.base.suggestions import nearest_or_few
 from nojit.runtime.errors import BundleFormatError, ManifestError, NojitError, RecordingError
 from nojit.runtime.recording.origins import ATTACHMENT, encode_origins
-from nojit.runtime.table.table import Axis, Config, Missing, Param
+from nojit.runtime.table.parts import Axis, Config, Missing, Param
 from nojit.runtime.values import Value, decode_value, encode_value, identity
 
 __all__ = ["AXES_MAX", "TRIALS", "VERSION", "make_plans", "table_params"]

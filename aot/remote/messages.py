@@ -17,7 +17,7 @@ from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.errors import BundleFormatError, CompileError
-from nojit.runtime.table.table import Config, config_json
+from nojit.runtime.table.parts import Config, config_json
 from nojit.runtime.values import Value, decode_value, encode_value
 
 __all__ = [

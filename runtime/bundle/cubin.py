@@ -11,8 +11,8 @@ from typing import TypeAlias
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.errors import BundleFormatError, BundleIntegrityError
+from nojit.runtime.table.parts import Launch
 from nojit.runtime.table.reading import param_sizes
-from nojit.runtime.table.table import Launch
 from nojit.runtime.target import parse_image_arch
 
 __all__ = [

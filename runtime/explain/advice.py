@@ -21,7 +21,7 @@ from nojit.runtime.call.call_facts import NONE, Argument, accepts, expression_va
 from nojit.runtime.explain.selection import Selection
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.expr.expression import Value as Operand
-from nojit.runtime.table.table import Axis
+from nojit.runtime.table.parts import Axis
 from nojit.runtime.types.constants import constant_type
 from nojit.runtime.types.names import descriptor_parts, is_descriptor, is_tuple, members
 from nojit.runtime.values import DType, FunctionRef, Value, identity, spell

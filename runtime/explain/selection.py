@@ -15,7 +15,8 @@ from nojit.runtime.call.call_facts import CallFacts, expression_value
 from nojit.runtime.explain.refusals import refusal
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.expression import ExpressionError, parse
-from nojit.runtime.table.table import KernelTable, Missing
+from nojit.runtime.table.parts import Missing
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import Value, spell
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.call.call_facts import Argument, CallFacts, accepts, expression_value, natural_type, pointee
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.fallback.jit_functions import UnavailableError
-from nojit.runtime.table.table import Config, KernelTable, Missing
+from nojit.runtime.table.parts import Config, Missing
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.types.names import NONE, descriptor_parts, is_descriptor
 from nojit.runtime.values import Value, identity
 

@@ -14,7 +14,6 @@ from nojit.runtime.call.constexprs import UNKNOWN, UNKNOWN_CONSTANT, constexpr_v
 from nojit.runtime.errors import ArgumentError, BundleError, NoMatchingVariantError
 from nojit.runtime.first_call.plans import grid_error, make_plan, read_row
 from nojit.runtime.observe.events import emit
-from nojit.runtime.table.table import MISSING
 from nojit.runtime.values import DType, FunctionRef
 
 TYPE_CHECKING = False
@@ -29,12 +28,16 @@ if TYPE_CHECKING:
     from nojit.runtime.fallback.jit_call import JitFallback
     from nojit.runtime.first_call.arch_bundle import ArchBundle
     from nojit.runtime.first_call.kernel_bundles import KernelBundles
+    from nojit.runtime.table.parts import Param
     from nojit.runtime.table.table import KernelTable
     from nojit.runtime.values import Value
 
     T = TypeVar("T")
 
 __all__ = ["FirstCalls"]
+
+# a row takes some 10 KB
+_ROWS_KEPT_MAX = 8
 
 
 class FirstCalls(_core.Dispatcher):
@@ -47,23 +50,23 @@ class FirstCalls(_core.Dispatcher):
     def __init__(self, bundles: KernelBundles) -> None:
         table = bundles.first_table
         self._bundles = bundles
-        self._params = table.params
-        self._options = _option_names(table)
+        params, self._options = table.signature()
+        self._arguments = len(params) + len(self._options)
         self._ids = _core.Ids()
         self._plans: dict[tuple[int, int], _core.Plan] = {}
+        # what a preload read of rows, for the plans to come, by device and row
+        self._rows: dict[tuple[int, int], _core.Row] = {}
         self._fallback: JitFallback | None = None
         # reentrant: a finalizer may launch while this thread holds the lock
         self._lock = RLock()
-        params = [
-            (param.name, param.constexpr)
-            if param.constexpr or param.default is MISSING
-            else (param.name, param.constexpr, param.default)
-            for param in table.params
-        ]
         try:
-            super().__init__(bundles.kernel, tuple(params), self._options, self._ids)
+            super().__init__(bundles.kernel, params, self._options, self._ids)
         except ValueError as error:
             raise BundleError(str(error), where=bundles.bundles[0].where(bundles.kernel)) from None
+
+    @property
+    def _params(self) -> tuple[Param, ...]:
+        return self._bundles.first_table.params
 
     def _prepare(self, device: int) -> _core.Spec:
         """Make the spec of a device that has none yet."""
@@ -179,20 +182,21 @@ class FirstCalls(_core.Dispatcher):
         return call_facts(facts, self._bundles.table(bundle), bundle.arch)
 
     def _plan(self, bundle: ArchBundle, table: KernelTable, row: int, device: int) -> _core.Plan:
-        return make_plan(bundle, table, row, device, self._read(bundle, table, row))
+        read = self._rows.pop((device, row), None) or self._read(bundle, table, row)
+        return make_plan(bundle, table, row, device, read)
+
+    def _preload(self, bundle: ArchBundle, table: KernelTable, row: int, device: int) -> int:
+        """Put a row's image on a device; return the image's number. Few rows are kept for the plans to come, so that none is read twice."""
+        read = self._read(bundle, table, row)
+        bundle.images.load(table, row, device, read)
+        if (device, row) not in self._plans and len(self._rows) < _ROWS_KEPT_MAX:
+            self._rows[device, row] = read
+        return read.image
 
     def _read(self, bundle: ArchBundle, table: KernelTable, row: int) -> _core.Row:
-        return read_row(bundle, table, row, arguments=len(self._params) + len(self._options), ids=self._ids)
+        return read_row(bundle, table, row, arguments=self._arguments, ids=self._ids)
 
 
 if TYPE_CHECKING:
     # what C calls by name has the types that C expects
     _CALLBACKS: type[_core.KernelCallbacks] = FirstCalls
-
-
-def _option_names(table: KernelTable) -> tuple[str, ...]:
-    """Return the names of all options of any config, in order of appearance."""
-    names: dict[str, object] = {}
-    for config in table.configs:
-        names.update(config.options)
-    return tuple(names)

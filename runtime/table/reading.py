@@ -5,22 +5,38 @@ A call needs one launch of a table that can have thousands.
 
 from __future__ import annotations
 
-# `collections.abc`, which is this module, is in a package that is slow to import
-from _collections_abc import Sequence
+import sys
 
 from nojit.runtime import _core
-from nojit.runtime.table.table import KernelTable, Launch, Slot
+from nojit.runtime.table.table import KernelTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from typing import Any, TypeVar, overload
 
-    _Item = TypeVar("_Item")  # noqa: PYI018 - used in quotes
+    from nojit.runtime.table.parts import Launch, Slot
+
+    _Item = TypeVar("_Item")
+
+    class _Items(Sequence[_Item]):
+        """The methods of a sequence."""
+
+else:
+
+    class _Items:
+        """No class of `collections.abc`: to define a subclass of those takes as long as to import two modules."""
+
+        __slots__ = ()
+
+        def __class_getitem__(cls, _: object) -> type:
+            return cls
+
 
 __all__ = ["Launches", "Layout", "check_table", "decode_table", "param_sizes"]
 
 
-class _Later(Sequence["_Item"]):
+class _Later(_Items["_Item"]):
     """A sequence that is decoded when it is asked for; equal to a tuple of the same items."""
 
     __slots__ = ()
@@ -34,8 +50,19 @@ class _Later(Sequence["_Item"]):
     def __repr__(self) -> str:
         return repr(tuple(self))
 
+    def __iter__(self) -> Iterator[_Item]:
+        return map(self.__getitem__, range(len(self)))
 
-class Layout(_Later[Slot]):
+    def index(self, value: object, start: int = 0, stop: int = sys.maxsize) -> int:
+        """Return the place of the first equal item."""
+        return tuple(self).index(value, start, stop)
+
+    def count(self, value: object) -> int:
+        """Return how many items are equal."""
+        return tuple(self).count(value)
+
+
+class Layout(_Later["Slot"]):
     """The params of a compiled kernel, in order. To ask for one raises `BundleFormatError` if they are spelled wrong.
 
     Attributes:
@@ -89,7 +116,7 @@ def param_sizes(layout: Sequence[Slot]) -> tuple[int, ...]:
     return layout.sizes() if isinstance(layout, Layout) else tuple([slot.size_bytes for slot in layout])
 
 
-class Launches(_Later[Launch]):
+class Launches(_Later["Launch"]):
     """The launches of a table, decoded one by one when they are asked for; equal to a tuple of them.
 
     To ask for one raises `BundleFormatError` if it breaks a rule. Safe to use from several threads.

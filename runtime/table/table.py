@@ -7,9 +7,8 @@ variant is one row of unsigned 32-bit integers, read in place. `nojit.runtime.ta
 
 from __future__ import annotations
 
+from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.table.tuning import Tuning, TuningTable
-from nojit.runtime.values import encode_value, spell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,152 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    # the binding imports tables
-    from nojit.runtime import _core
     from nojit.runtime.base.strict_json import Json
+
+    # imported on demand: a first call asks for no part of a table
+    from nojit.runtime.table.parts import Axis, Case, Config, Derived, Launch, Param
+    from nojit.runtime.table.tuning import Tuning
     from nojit.runtime.values import Value
 
-__all__ = [
-    "MISSING",
-    "Axis",
-    "Case",
-    "Config",
-    "Derived",
-    "KernelTable",
-    "Launch",
-    "Missing",
-    "Param",
-    "Slot",
-    "TensorMap",
-    "Tuning",
-    "TuningTable",
-    "config_json",
-]
-
-
-class Missing:
-    """The type of `MISSING`: a param without a default."""
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-    def __reduce__(self) -> str:
-        # unpickled, it is the very same object
-        return "MISSING"
-
-
-MISSING = Missing()
-
-
-class Param(Record):
-    """A parameter of the kernel function, in the function's order."""
-
-    name: str
-    constexpr: bool
-    default: Value | Missing = MISSING
-
-    @property
-    def is_rest(self) -> bool:
-        """Whether it is the function's `*args`, which are known by their default."""
-        return not self.constexpr and self.default == ()
-
-
-class Axis(Record):
-    """One axis of the matrix that a call's case is a point of."""
-
-    name: str
-    is_type: bool
-    """Whether its values are only used in types; otherwise the axis is a constexpr param."""
-    values: tuple[Value, ...]
-
-
-class Case(Record):
-    """The case of a call: its types and the constexprs that a caller chooses."""
-
-    signature: int
-    """Index into the table's signatures."""
-    values: tuple[int, ...]
-    """For each axis, an index into its values."""
-
-
-class Config(Record):
-    """One setting of the tunable constexprs and options: changes the speed, not what is computed."""
-
-    constexprs: tuple[tuple[str, Value], ...]
-    options: tuple[tuple[str, Value], ...]
-    """Launch options such as ``num_warps``, each spelled out."""
-    requires: str
-    """An expression that must hold for the config to run at all; empty if it always may."""
-
-
-class Derived(Record):
-    """A constexpr that follows from the call and the chosen config."""
-
-    name: str
-    expression: str
-
-
-class Slot(Record):
-    """One parameter of the compiled kernel."""
-
-    source: str
-    """Its source: a param of the kernel function, a leaf of one (``x.1.0``), a part of a descriptor (``x.shape.0``),
-    or one of the scratch pointers of `nojit.runtime.bundle.format`."""
-    type: str
-    """Triton's spelling: ``*fp16``, ``i32``, ``fp32``; or ``tensormap``."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that the param takes; it is aligned to as many, a tensor map to 64.
-
-        Raises:
-            ValueError: a type that is passed in no single param.
-        """
-        from nojit.runtime import _core  # noqa: PLC0415 - which imports tables
-
-        size = _core.param_bytes(self.type)
-        if not size:
-            raise ValueError(f"expected a scalar or pointer type, got {self.type!r} for {self.source!r}")
-        return size
-
-
-class TensorMap(Record):
-    """How the tensor map of one descriptor is encoded; the call gives address, shape and strides."""
-
-    source: str
-    """The leaf that is the descriptor: a param, or ``x.1.0``."""
-    swizzle: int
-    """A ``CUtensorMapSwizzle``."""
-    element_bytes: int
-    element_type: int
-    """A ``CUtensorMapDataType``."""
-    block: tuple[int, ...]
-    """Elements of the block along each dimension as compiled, which can be less than the descriptor's own."""
-    fp4_padded: bool
-    """Whether two values of 4 bits lie in each byte, with padding."""
-
-
-class Launch(Record):
-    """The facts that a launch needs beside its arguments."""
-
-    symbol: str
-    layout: Sequence[Slot]
-    """The params of the compiled kernel. A tuple, or as read from a bundle: taken apart when it is asked for."""
-    num_warps: int
-    """As compiled, which warp specialization can make more than asked: a block has 32 times as many threads."""
-    num_ctas: int
-    shared_bytes: int
-    """Dynamic shared memory of a block."""
-    global_scratch_bytes: int
-    """Scratch of one CTA."""
-    global_scratch_align: int
-    profile_scratch_bytes: int
-    profile_scratch_align: int
-    cooperative: bool
-    pdl: bool
-    """Programmatic dependent launch."""
-    tensor_maps: tuple[TensorMap, ...] = ()
-    """One for each slot that is a tensor map, in the slots' order."""
+__all__ = ["KernelTable"]
 
 
 class KernelTable(Record):
@@ -261,6 +122,21 @@ class KernelTable(Record):
             object.__setattr__(self, "_by_expression", known)
         return known
 
+    def signature(self) -> tuple[tuple[tuple[Any, ...], ...], tuple[str, ...]]:
+        """Return the params and the names of all options of any config, as the binding's `Dispatcher` takes them."""
+        known: _core.Table | None = getattr(self, "_handle", None)
+        if known is not None:
+            return known.signature()
+        from nojit.runtime.table.parts import MISSING  # noqa: PLC0415 - only tables made by hand get here
+
+        params = [
+            (param.name, param.constexpr)
+            if param.constexpr or param.default is MISSING
+            else (param.name, param.constexpr, param.default)
+            for param in self.params
+        ]
+        return tuple(params), tuple(dict.fromkeys(name for config in self.configs for name, _ in config.options))
+
     def runtime_params(self) -> tuple[str, ...]:
         """Return the params that signatures type, in order."""
         return tuple([param.name for param in self.params if not param.constexpr])
@@ -310,6 +186,8 @@ class KernelTable(Record):
         """Return the values that a constexpr of the matrix or of configs was built with, and the function's default."""
         axes = [value for axis in self.axes if axis.name == name and not axis.is_type for value in axis.values]
         configs = [value for config in self.configs for key, value in config.constexprs if key == name]
+        from nojit.runtime.table.parts import Missing  # noqa: PLC0415 - messages ask for built values
+
         defaults = [p.default for p in self.params if p.name == name and not isinstance(p.default, Missing)]
         return (*axes, *configs, *defaults)
 
@@ -318,6 +196,7 @@ class KernelTable(Record):
         # logs and messages ask for labels
         from nojit.runtime.types.constants import constant_of, is_constant  # noqa: PLC0415
         from nojit.runtime.types.names import NONE, leaves  # noqa: PLC0415
+        from nojit.runtime.values import spell  # noqa: PLC0415
 
         case, config, hints, derived = self.key(row)
         words = [
@@ -336,6 +215,11 @@ class KernelTable(Record):
 
     def variant_id(self, row: int) -> str:
         """Name a row for logs and files: stable over rebuilds that keep its case, config and hints."""
+        # logs ask for names of rows
+        from nojit.runtime.base.strict_json import canonical_json  # noqa: PLC0415
+        from nojit.runtime.table.parts import config_json  # noqa: PLC0415
+        from nojit.runtime.values import encode_value  # noqa: PLC0415
+
         case, config, hints, derived = self.key(row)
         facts: Json = [
             self.kernel,
@@ -348,20 +232,9 @@ class KernelTable(Record):
             [encode_value(value) for value in self.derived_values[derived]],
             [list(hint) for hint in self.hint_sets[hints]],
         ]
-        from nojit.runtime._core import sha256  # noqa: PLC0415 - the binding imports tables; hashlib would load OpenSSL
-        from nojit.runtime.base.strict_json import canonical_json  # noqa: PLC0415 - logs ask for names of rows
-
-        return f"{self.kernel}-{sha256(canonical_json(facts)).hex()[:12]}"
+        # hashlib would load OpenSSL
+        return f"{self.kernel}-{_core.sha256(canonical_json(facts)).hex()[:12]}"
 
 
 # `__getattr__` makes those of a table that was read
 _MADE_LATER = frozenset(KernelTable.__match_args__) - {"kernel", "launches"}
-
-
-def config_json(config: Config) -> Json:
-    """Spell a config as the table stores it."""
-    return {
-        "constexprs": [[key, encode_value(value)] for key, value in config.constexprs],
-        "options": [[key, encode_value(value)] for key, value in config.options],
-        "requires": config.requires,
-    }

@@ -12,7 +12,8 @@ from typing import Final
 from nojit.runtime import _core
 from nojit.runtime.errors import SettingError
 from nojit.runtime.expr.expression import ExpressionError, parse
-from nojit.runtime.table.table import Config, KernelTable
+from nojit.runtime.table.parts import Config
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 
 __all__ = ["is_batch_invariant", "settled"]

@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from nojit.runtime import _core
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.table.table import Config, KernelTable
+from nojit.runtime.table.parts import Config
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningTable
 from nojit.runtime.values import spell
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from nojit.runtime import _core
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import TuningError
-from nojit.runtime.table.table import Config, KernelTable
+from nojit.runtime.table.parts import Config
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.costs import cost_words
 from nojit.runtime.tuning.lookup import bucket_of, config_words

@@ -11,7 +11,7 @@ import pytest
 from nojit.runtime import loader
 from nojit.runtime.descriptor import TensorDescriptor
 from nojit.runtime.errors import BundleError, BundleFormatError, DriverError, NoMatchingVariantError
-from nojit.runtime.table.table import Launch, Slot
+from nojit.runtime.table.parts import Launch, Slot
 
 from tests.abuse.test_table_rules import PACKED, PACKED_LIES
 from tests.fakecuda import FakeCuda

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from nojit.runtime import _core
 from nojit.runtime.bundle import format as layout
+from nojit.runtime.table.parts import MISSING, Case, Config, Launch, Param, TensorMap
 from nojit.runtime.table.reading import Layout
-from nojit.runtime.table.table import MISSING, Case, Config, KernelTable, Launch, Param, TensorMap
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import Tuning
 
 from tests.support.hostile import golden_parts

@@ -13,7 +13,8 @@ from nojit.aot.pack.tables import KernelContent
 from nojit.aot.plan.expand import derived_of, expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import Variant
-from nojit.runtime.table.table import Param, Tuning
+from nojit.runtime.table.parts import Param
+from nojit.runtime.table.tuning import Tuning
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 

@@ -22,7 +22,7 @@ from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.errors import CompileError, ManifestError
-from nojit.runtime.table.table import MISSING, Launch, Param, Slot
+from nojit.runtime.table.parts import MISSING, Launch, Param, Slot
 from nojit.runtime.values import encode_value
 
 __all__ = ["FakeCompiler", "FakeSource"]

@@ -17,7 +17,7 @@ from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import Variant
 from nojit.aot.plan.variant_fit import fit_variant
-from nojit.runtime.table.table import Launch, TensorMap
+from nojit.runtime.table.parts import Launch, TensorMap
 
 MANIFEST = Path(__file__).resolve().parents[1] / "gpu/launch/launch.toml"
 SPECS = {spec.name: spec for spec in load_manifest(MANIFEST).kernel}

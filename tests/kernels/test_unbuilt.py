@@ -19,7 +19,7 @@ from nojit.runtime.expr import expression as expr
 from nojit.runtime.fallback import jit_functions
 from nojit.runtime.fallback import policy as miss_policy
 from nojit.runtime.observe import events
-from nojit.runtime.table.table import Param
+from nojit.runtime.table.parts import Param
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.fallback.test_jit import Function, make_torch

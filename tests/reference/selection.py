@@ -10,7 +10,8 @@ from typing import Any
 
 from nojit.runtime.call.call_facts import Argument, CallFacts
 from nojit.runtime.expr.expression import UNSEEN, Pointer
-from nojit.runtime.table.table import KernelTable, Missing
+from nojit.runtime.table.parts import Missing
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import DType, FunctionRef
 
 from tests.reference import expressions

@@ -18,7 +18,8 @@ from nojit.runtime.descriptor import TensorDescriptor
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.explanation import best
 from nojit.runtime.expr.postfix import postfix
-from nojit.runtime.table.table import Derived, KernelTable, Missing
+from nojit.runtime.table.parts import Derived, Missing
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.tuning.lookup import Lookup
 from nojit.runtime.values import DType
 

@@ -23,7 +23,8 @@ from nojit.runtime.errors import BundleError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.expression import ExpressionError, Op, Pointer, Tag
 from nojit.runtime.expr.postfix import evaluate, postfix
-from nojit.runtime.table.table import Case, Config, KernelTable, Param
+from nojit.runtime.table.parts import Case, Config, Param
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import DType, FunctionRef
 
 from tests.fakecuda.driver import FakeCuda

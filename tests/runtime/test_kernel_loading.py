@@ -19,7 +19,9 @@ from nojit.runtime.errors import (
     BundleIntegrityError,
     DriverError,
 )
+from nojit.runtime.first_call import callbacks
 from nojit.runtime.first_call.rows_to_load import rows_to_load
+from nojit.runtime.table.table import KernelTable
 
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import Make
@@ -149,6 +151,37 @@ def test_preload_leaves_nothing_for_launches_to_load(make: Make, tensor: Any, fa
                 add[(1,)](tensor(address, dtype, device=1), tensor(0x2000, dtype, device=1), 16, num_warps=warps)
     assert len({launch.kernel for launch in fakecuda.launches()}) == 8
     assert fakecuda.calls("cuLibraryLoadData") == 8
+
+
+def test_a_launch_reads_no_row_that_a_preload_has_read(
+    make: Make, tensor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = make()
+    add.preload()
+    monkeypatch.setattr(callbacks, "read_row", None)
+    add[(1,)](tensor(0x1000, "float16"), tensor(0x2000, "float16"), 16, num_warps=2)
+
+
+def test_a_preload_keeps_few_rows(tmp_path: Path, fakecuda: FakeCuda) -> None:
+    many = kernel("many", {"n": "i32", "MODE": "constexpr"}, matrix={"MODE": list(range(20))})
+    with runtime.load(make_bundle(tmp_path / "a.nojit", many)) as bundle:
+        bundle.preload()
+        assert len(bundle.kernel("many")._rows) == 8
+        for mode in range(20):
+            bundle.kernel("many")[(1,)](1, MODE=mode)
+        assert not bundle.kernel("many")._rows
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"configs": [{"num_warps": 2, "num_stages": 3}, {"num_stages": 4, "num_ctas": 1}]}]
+)
+def test_a_table_gives_the_signature_of_its_records(tmp_path: Path, options: dict[str, Any]) -> None:
+    params = {"n": "i32", "scale": "fp32", "MODE": "constexpr"}
+    made = kernel("defaults", params, matrix={"MODE": [1]}, defaults={"scale": 2.5, "MODE": 1}, **options)
+    with runtime.load(make_bundle(tmp_path / "a.nojit", made)) as bundle:
+        table = bundle.files[0].table("defaults")
+    by_hand = KernelTable(*[getattr(table, name) for name in KernelTable.__match_args__])
+    assert table.signature() == by_hand.signature()
 
 
 def test_a_graph_capture_survives_preloaded_launches(

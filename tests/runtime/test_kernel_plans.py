@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from nojit.runtime import _core, loader
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.table.table import Tuning, TuningTable
-from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.values import DType
 
 from tests.fakecuda import FakeCuda

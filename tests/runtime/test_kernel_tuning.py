@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 from nojit.runtime import Bundle, NoMatchingVariantError, SettingError, TuningError, _core, loader
 from nojit.runtime.kernel import Kernel
-from nojit.runtime.table.table import Tuning, TuningTable
-from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.lookup import TuningDecision
 
 from tests.fakecuda import FakeCuda

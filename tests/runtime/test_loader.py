@@ -232,8 +232,10 @@ def test_a_launch_brings_nothing_that_it_does_not_need(tmp_path: Path, fakecuda:
     )
     brought = set(run(code, path).split())
     assert "nojit.runtime.first_call.plans" in brought
-    # what reads JSON and expressions, what says why a variant does not serve, what names a broken rule
+    # what reads JSON and expressions, what says why a variant does not serve, what names a broken rule, classes that nobody asks for
     others = (
+        "table.parts",
+        "table.tuning",
         "expr",
         "explain",
         "fallback",

@@ -19,8 +19,9 @@ from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleFormatError
 from nojit.runtime.first_call.arch_bundle import ArchBundle
 from nojit.runtime.first_call.images import Images
+from nojit.runtime.table.parts import Missing
 from nojit.runtime.table.reading import Layout, decode_table
-from nojit.runtime.table.table import KernelTable, Missing
+from nojit.runtime.table.table import KernelTable
 from nojit.runtime.values import DType, FunctionRef, Value, identity
 
 from tests.runtime.conftest import VECTOR_ADD

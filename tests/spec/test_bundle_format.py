@@ -24,8 +24,8 @@ from nojit.runtime.bundle import format as layout
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleFormatError
 from nojit.runtime.expr.expression import MAX_LENGTH
-from nojit.runtime.table.table import KernelTable, Tuning, TuningTable
-from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.target import ALONE, FAMILIES
 from nojit.runtime.values import Value, encode_value
 

@@ -18,7 +18,8 @@ from nojit.runtime.bundle.format import (
     TargetInfo,
     decode_index,
 )
-from nojit.runtime.table.table import Axis, Case, Config, KernelTable, Launch, Param, Slot
+from nojit.runtime.table.parts import Axis, Case, Config, Launch, Param, Slot
+from nojit.runtime.table.table import KernelTable
 
 from tests.support.bundles import Parts
 

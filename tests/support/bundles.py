@@ -31,19 +31,9 @@ from nojit.runtime.bundle.format import (
     TargetInfo,
 )
 from nojit.runtime.expr.postfix import postfix
-from nojit.runtime.table.table import (
-    MISSING,
-    Axis,
-    Case,
-    Config,
-    Derived,
-    KernelTable,
-    Launch,
-    Param,
-    Slot,
-    TensorMap,
-    Tuning,
-)
+from nojit.runtime.table.parts import MISSING, Axis, Case, Config, Derived, Launch, Param, Slot, TensorMap
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.tuning import Tuning
 from nojit.runtime.target import GFX_FIRST, is_gfx, parse_image_arch
 from nojit.runtime.types.names import (
     TENSOR_MAP,

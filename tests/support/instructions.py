@@ -22,8 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nojit.aot.bench.cases import BLOCK, CASES, NUM_WARPS, Case
-from nojit.runtime.table.table import Tuning, TuningTable
-from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 
 from tests.fakecuda.build import build_driver, build_faketorch
 from tests.support.bundles import SyntheticKernel, kernel, make_bundle

@@ -20,7 +20,7 @@ from nojit.runtime.target import ARCHS, warp_threads
 if TYPE_CHECKING:
     from nojit.aot.backends.interface import Backend, Limits
     from nojit.runtime.bundle.format import TargetInfo
-    from nojit.runtime.table.table import Launch
+    from nojit.runtime.table.parts import Launch
 
 __all__ = [
     "ARCHS",

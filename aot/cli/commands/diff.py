@@ -17,7 +17,7 @@ from nojit.aot.recording.compare import Difference, compare_recordings
 from nojit.aot.recording.inputs import is_recording, read_recordings
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.errors import RecordingError
-from nojit.runtime.table.table import Config
+from nojit.runtime.table.parts import Config
 from nojit.runtime.values import decode_value
 
 __all__ = ["command"]

@@ -26,7 +26,9 @@ from nojit.aot.inspect.contents import (
 from nojit.aot.inspect.places import Place, bundles_at
 from nojit.aot.provenance.statement import ProvenanceFacts, read_signed_statement, read_statement, statement_path
 from nojit.runtime.errors import BundleError, KernelNotFoundError, PackageError
-from nojit.runtime.table.table import KernelTable, Missing, Param, TuningTable
+from nojit.runtime.table.parts import Missing, Param
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.tuning import TuningTable
 from nojit.runtime.target import parse_image_arch, spell_driver
 from nojit.runtime.types.names import NONE
 from nojit.runtime.values import spell

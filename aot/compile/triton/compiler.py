@@ -32,7 +32,7 @@ from nojit.aot.compile.triton.source_facts import captured, describe, outline
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError
-from nojit.runtime.table.table import Launch
+from nojit.runtime.table.parts import Launch
 from triton import knobs
 from triton.compiler import ASTSource
 from triton.tools.tensor_descriptor import TensorDescriptor

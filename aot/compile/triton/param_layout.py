@@ -9,7 +9,7 @@ from typing import Any
 from nojit.aot.manifest.types import members_of, plain
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
-from nojit.runtime.table.table import Slot, TensorMap
+from nojit.runtime.table.parts import Slot, TensorMap
 from nojit.runtime.types.names import TENSOR_MAP, descriptor_parts, is_compiled_in, is_descriptor, is_tuple, leaves
 
 __all__ = ["Leaf", "Place", "layout_of", "leaves_of", "nested", "passed_of", "place_in", "tensor_maps_of"]

@@ -22,7 +22,7 @@ from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.recording.closure import capture, digest_of
-from nojit.runtime.table.table import MISSING, Param
+from nojit.runtime.table.parts import MISSING, Param
 from nojit.runtime.values import FunctionRef
 from triton.language.core import constexpr
 from triton.tools.tensor_descriptor import TensorDescriptor

@@ -22,6 +22,13 @@ int py_import(const char *module, const char *name, PyObject **object)
     return *object == NULL ? -1 : 0;
 }
 
+int py_import_only(const char *module)
+{
+    PyObject *home = PyImport_ImportModule(module);
+    Py_XDECREF(home);
+    return home == NULL ? -1 : 0;
+}
+
 int py_add_numbers(PyObject *module, const py_number *numbers)
 {
     for (; numbers->name != NULL; numbers++) {

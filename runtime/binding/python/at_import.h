@@ -16,6 +16,9 @@ int py_intern(const py_interned *wanted);
 /* Imports an attribute of a module; 0, or -1 with an exception raised. */
 int py_import(const char *module, const char *name, PyObject **object);
 
+/* Imports a module for what its import does; 0, or -1 with an exception raised. */
+int py_import_only(const char *module);
+
 typedef struct {
     const char *name;
     long long value;

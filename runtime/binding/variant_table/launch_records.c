@@ -6,10 +6,11 @@
 #include "python/records.h"
 #include "python/tuples.h"
 #include "python/utf8.h"
+#include "variant_table/table_records.h"
 
 #include "table/launch_facts.h"
 
-/* Set once by `py_add_launch_records` under the import lock, and never changed. */
+/* Set once by `py_take_launch_classes`, and never changed. */
 static struct {
     py_record launch, map, slot;
 } classes;
@@ -34,6 +35,10 @@ static PyObject *number_of(uint32_t number)
 
 PyObject *py_launch_record(const nj_launch_facts *it, PyObject *layout)
 {
+    if (py_need_classes() < 0) {
+        Py_XDECREF(layout);
+        return NULL;
+    }
     return py_record_make(&classes.launch,
                           (PyObject *[]){py_text(it->symbol), layout, number_of(it->num_warps), number_of(it->num_ctas),
                                          number_of(it->shared_bytes), number_of(it->global_scratch_bytes),
@@ -50,7 +55,7 @@ static PyObject *make_slot(void *Py_UNUSED(context), const void *slots, size_t n
 
 static PyObject *slots_of(const nj_layout_slot *slots, uint32_t count)
 {
-    return py_tuple(count, make_slot, NULL, slots);
+    return py_need_classes() < 0 ? NULL : py_tuple(count, make_slot, NULL, slots);
 }
 
 /* `read_layout(text, where)`: its `Slot`s, in a tuple. */
@@ -93,6 +98,13 @@ static PyObject *read_launch(PyObject *Py_UNUSED(module), PyObject *args)
     return made;
 }
 
+int py_take_launch_classes(PyObject *launch, PyObject *map, PyObject *slot)
+{
+    bool taken = py_record_of(launch, 12, &classes.launch) == 0 && py_record_of(map, 6, &classes.map) == 0 &&
+                 py_record_of(slot, 2, &classes.slot) == 0;
+    return taken ? 0 : -1;
+}
+
 static PyMethodDef functions[] = {
     {"read_launch", read_launch, METH_VARARGS, PyDoc_STR("The launch that its JSON and its layout say.")},
     {"read_layout", read_layout, METH_VARARGS, PyDoc_STR("The slots of a layout.")},
@@ -112,10 +124,7 @@ static int add_fields(PyObject *module, const char *name, const char *(*field)(s
 
 int py_add_launch_records(PyObject *module)
 {
-    static const char *const home = "nojit.runtime.table.table";
-    bool found = py_record_find(home, "Launch", 12, &classes.launch) == 0 && py_record_find(home, "TensorMap", 6, &classes.map) == 0 &&
-                 py_record_find(home, "Slot", 2, &classes.slot) == 0;
-    bool added = found && PyModule_AddFunctions(module, functions) == 0 && add_fields(module, "LAUNCH_FIELDS", nj_launch_field) == 0 &&
+    bool added = PyModule_AddFunctions(module, functions) == 0 && add_fields(module, "LAUNCH_FIELDS", nj_launch_field) == 0 &&
                  add_fields(module, "TENSOR_MAP_FIELDS", nj_tensor_map_field) == 0;
     return added ? 0 : -1;
 }

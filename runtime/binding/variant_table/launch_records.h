@@ -1,4 +1,4 @@
-/* Launches of variant tables, as the records of runtime/table/table.py. Every function needs the GIL. */
+/* Launches of variant tables, as the records of runtime/table/parts.py. Every function needs the GIL. */
 #ifndef NOJIT_LAUNCH_RECORDS_H
 #define NOJIT_LAUNCH_RECORDS_H
 
@@ -9,5 +9,8 @@ struct nj_launch_facts;
 
 /* Makes a `Launch` with a layout, which it steals. */
 PyObject *py_launch_record(const struct nj_launch_facts *launch, PyObject *layout);
+
+/* Takes the classes that launches are made as; 0, or -1 with an exception raised. */
+int py_take_launch_classes(PyObject *launch, PyObject *map, PyObject *slot);
 
 #endif

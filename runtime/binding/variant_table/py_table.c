@@ -232,7 +232,13 @@ static PyObject *table_launch_count(py_table *self, PyObject *Py_UNUSED(none))
     return PyLong_FromUnsignedLong(self->table.launch_count);
 }
 
+static PyObject *table_signature(py_table *self, PyObject *Py_UNUSED(none))
+{
+    return py_table_signature(&self->table);
+}
+
 static PyMethodDef methods[] = {
+    {"signature", (PyCFunction)table_signature, METH_NOARGS, PyDoc_STR("Params and names of options, as `Dispatcher` takes them.")},
     {"part", (PyCFunction)table_part, METH_O, PyDoc_STR("A pool or another field of the table, by its name.")},
     {"launch", (PyCFunction)table_launch, METH_VARARGS, PyDoc_STR("A launch by its number, whose layout a function gives by its number.")},
     {"layout", (PyCFunction)table_layout, METH_O, PyDoc_STR("The text of a layout by its number.")},

@@ -8,16 +8,25 @@
 #include "python/utf8.h"
 #include "values/make_value.h"
 #include "variant_table/columns.h"
+#include "variant_table/launch_records.h"
 
 #include "table/table.h"
 
-/* Set once by `py_add_table_records` under the import lock, and never changed. */
+#include <stdatomic.h>
+
+/* Set once by `take_records` under the import lock of the classes' module, before `taken` is, and never changed. */
 static struct {
     py_record param, axis, derived, one_case, config;
     py_record tuning, tuning_table, block, device;
-    py_record dtype, function;
     PyObject *missing;
 } classes;
+
+static atomic_bool taken;
+
+int py_need_classes(void)
+{
+    return atomic_load_explicit(&taken, memory_order_acquire) ? 0 : py_import_only("nojit.runtime.table.parts");
+}
 
 /* What a part is made with. */
 typedef struct {
@@ -235,6 +244,9 @@ static const struct {
 PyObject *py_table_part(const nj_table *table, PyObject *name)
 {
     py_maker it = {.table = table};
+    if (py_need_classes() < 0) {
+        return NULL;
+    }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, parts[i].name) == 0) {
             PyObject *made = parts[i].make(&it);
@@ -246,27 +258,103 @@ PyObject *py_table_part(const nj_table *table, PyObject *name)
     return NULL;
 }
 
-int py_add_table_records(PyObject *Py_UNUSED(module))
+/* A param as `Dispatcher` takes it: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
+static PyObject *make_call_param(void *it, const void *items, size_t number)
+{
+    const nj_param *param = (const nj_param *)items + number;
+    PyObject *name = text_of(it, param->name);
+    if (param->is_constexpr || !param->has_default) {
+        return pair_of(name, PyBool_FromLong(param->is_constexpr));
+    }
+    PyObject *given = value_of(it, &param->fallback), *made = NULL;
+    if (name != NULL && given != NULL) {
+        made = PyTuple_Pack(3, name, Py_False, given);
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(given);
+    return made;
+}
+
+/* Adds the names of a config's options that no config before it has. */
+static bool add_options(py_maker *it, const nj_config *config, PyObject *names)
+{
+    for (uint32_t i = 0; i < config->option_count; i++) {
+        PyObject *name = text_of(it, config->options[i].name);
+        int known = name == NULL ? -1 : PySequence_Contains(names, name);
+        bool added = known > 0 || (known == 0 && PyList_Append(names, name) == 0);
+        Py_XDECREF(name);
+        if (!added) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static PyObject *make_option_names(py_maker *it)
+{
+    PyObject *names = PyList_New(0);
+    bool whole = names != NULL;
+    for (uint32_t i = 0; whole && i < it->table->config_count; i++) {
+        whole = add_options(it, it->table->configs + i, names);
+    }
+    return py_ended_list(names, whole);
+}
+
+PyObject *py_table_signature(const nj_table *table)
+{
+    py_maker it = {.table = table};
+    PyObject *params = tuple_of(&it, table->params, table->param_count, make_call_param);
+    PyObject *signature = pair_of(params, params == NULL ? NULL : make_option_names(&it));
+    py_texts_clear(&it.texts);
+    return signature;
+}
+
+static int take_table_classes(PyObject *given)
 {
     static const struct {
-        const char *home, *name;
         Py_ssize_t fields;
         py_record *record;
     } wanted[] = {
-        {"nojit.runtime.table.table", "Param", 3, &classes.param},
-        {"nojit.runtime.table.table", "Axis", 3, &classes.axis},
-        {"nojit.runtime.table.table", "Derived", 2, &classes.derived},
-        {"nojit.runtime.table.table", "Case", 2, &classes.one_case},
-        {"nojit.runtime.table.table", "Config", 3, &classes.config},
-        {"nojit.runtime.table.tuning", "Tuning", 3, &classes.tuning},
-        {"nojit.runtime.table.tuning", "TuningTable", 2, &classes.tuning_table},
-        {"nojit.runtime.table.tuning", "TuningBlock", 3, &classes.block},
-        {"nojit.runtime.table.tuning", "TunedDevice", 4, &classes.device},
+        {3, &classes.param},  {3, &classes.axis},         {2, &classes.derived}, {2, &classes.one_case}, {3, &classes.config},
+        {3, &classes.tuning}, {2, &classes.tuning_table}, {3, &classes.block},   {4, &classes.device},
     };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        if (py_record_find(wanted[i].home, wanted[i].name, wanted[i].fields, wanted[i].record) < 0) {
+    enum { WANTED = sizeof wanted / sizeof *wanted };
+    if (PyTuple_GET_SIZE(given) != WANTED) {
+        PyErr_Format(PyExc_TypeError, "expected %d classes, got %zd", WANTED, PyTuple_GET_SIZE(given));
+        return -1;
+    }
+    for (size_t i = 0; i < WANTED; i++) {
+        if (py_record_of(PyTuple_GET_ITEM(given, i), wanted[i].fields, wanted[i].record) < 0) {
             return -1;
         }
     }
-    return py_import("nojit.runtime.table.table", "MISSING", &classes.missing);
+    return 0;
+}
+
+/* `take_records((Param, ...), MISSING, Launch, TensorMap, Slot)`: has the parts and launches of tables made as these. */
+static PyObject *take_records(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *parts, *missing, *launch, *map, *slot;
+    if (!PyArg_ParseTuple(args, "O!OOOO:take_records", &PyTuple_Type, &parts, &missing, &launch, &map, &slot)) {
+        return NULL;
+    }
+    if (atomic_load(&taken)) {
+        return PyErr_Format(PyExc_RuntimeError, "expected the classes of records once");
+    }
+    if (take_table_classes(parts) < 0 || py_take_launch_classes(launch, map, slot) < 0) {
+        return NULL;
+    }
+    Py_XSETREF(classes.missing, Py_NewRef(missing));
+    atomic_store_explicit(&taken, true, memory_order_release);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"take_records", take_records, METH_VARARGS, PyDoc_STR("Take the classes that parts and launches of tables are made as.")},
+    {NULL},
+};
+
+int py_add_table_records(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
 }

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.runtime.bundle.file import BundleFile
-from nojit.runtime.table.table import Tuning
+from nojit.runtime.table.tuning import Tuning
 
 from tests.aot.cli.conftest import MANIFEST, Run
 from tests.aot.conftest import HEADER

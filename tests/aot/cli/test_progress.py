@@ -16,7 +16,7 @@ from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.plan import Planned
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import CompileError
-from nojit.runtime.table.table import Config
+from nojit.runtime.table.parts import Config
 
 PLACE = SourcePlace("demo:add", Path(), "demo")
 

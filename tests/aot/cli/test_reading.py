@@ -17,7 +17,7 @@ from nojit.aot.wheel.archive import Wheel, pack_wheel
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NoMatchingVariantError, PackageError
 from nojit.runtime.loader import load
-from nojit.runtime.table.table import Slot
+from nojit.runtime.table.parts import Slot
 from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.cli.conftest import Run, scale

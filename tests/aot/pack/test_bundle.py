@@ -17,7 +17,7 @@ from nojit.aot.pack.grouping import group_alike
 from nojit.aot.pack.tables import KernelContent
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import PackageError
-from nojit.runtime.table.table import Param
+from nojit.runtime.table.parts import Param
 
 from tests.aot.contents import bundle_content, kernel_content, with_param
 from tests.aot.entries import entries, spec

@@ -17,7 +17,7 @@ from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr.expression import Pointer, parse
-from nojit.runtime.table.table import Derived
+from nojit.runtime.table.parts import Derived
 from nojit.runtime.values import DType, FunctionRef, identity
 
 from tests.aot.conftest import ROOT

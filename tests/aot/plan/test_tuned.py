@@ -19,7 +19,8 @@ from nojit.aot.plan.tuned import check_tuned, expand_tuned
 from nojit.runtime.base.launch_options import TUNABLE
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, TuningError
-from nojit.runtime.table.table import KernelTable, TuningTable
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.tuning import TuningTable
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedEntry, TunedRow, TunedTable
 
 from tests.aot.conftest import HEADER

@@ -13,7 +13,7 @@ from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.remote import messages
 from nojit.aot.remote.messages import Description, Job, MessageError, Other, Refused, Setup
 from nojit.runtime.errors import CompileError
-from nojit.runtime.table.table import Config
+from nojit.runtime.table.parts import Config
 from nojit.runtime.values import DType, FunctionRef
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from nojit.runtime.base.frozen_record import Record
-from nojit.runtime.table.table import MISSING, Param
+from nojit.runtime.table.parts import MISSING, Param
 
 
 class Point(Record):

@@ -10,19 +10,9 @@ from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.explanation import Argument, CallFacts, accepts, best, choose, explain
 from nojit.runtime.explain.selection import Selection
 from nojit.runtime.expr.postfix import postfix
-from nojit.runtime.table.table import (
-    MISSING,
-    Axis,
-    Case,
-    Config,
-    Derived,
-    KernelTable,
-    Launch,
-    Param,
-    Tuning,
-    TuningTable,
-)
-from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow
+from nojit.runtime.table.parts import MISSING, Axis, Case, Config, Derived, Launch, Param
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.lookup import Lookup, TuningDecision
 from nojit.runtime.values import DType, identity
 

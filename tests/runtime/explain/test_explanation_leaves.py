@@ -16,7 +16,7 @@ from nojit.runtime.call.call_facts import (
 from nojit.runtime.errors import ArgumentError, NoMatchingVariantError
 from nojit.runtime.explain.explanation import choose, explain
 from nojit.runtime.expr import expression as expr
-from nojit.runtime.table.table import Axis, Case
+from nojit.runtime.table.parts import Axis, Case
 
 from tests.runtime.explain.test_explanation import NOTHING, integer, make_table, pointer
 

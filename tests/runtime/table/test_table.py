@@ -10,8 +10,9 @@ import pytest
 from nojit.aot.pack.sections import encode_table
 from nojit.runtime import _core
 from nojit.runtime.errors import BundleFormatError
+from nojit.runtime.table.parts import Config
 from nojit.runtime.table.reading import decode_table
-from nojit.runtime.table.table import Config, KernelTable
+from nojit.runtime.table.table import KernelTable
 
 from tests.support.bundles import kernel
 from tests.support.tables import held

@@ -14,8 +14,8 @@ from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.operations import ExpressionError
 from nojit.runtime.expr.postfix import evaluate
 from nojit.runtime.table.reading import decode_table
-from nojit.runtime.table.table import KernelTable, Tuning
-from nojit.runtime.table.tuning import TunedDevice, TuningBlock, TuningRow, TuningTable
+from nojit.runtime.table.table import KernelTable
+from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 from nojit.runtime.tuning.costs import is_cost
 from nojit.runtime.tuning.lookup import Lookup, bucket_of, closest_device, estimates, lookup_of, nearest, ranked
 from nojit.runtime.tuning.resolution import resolve

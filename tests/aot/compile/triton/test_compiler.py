@@ -23,7 +23,7 @@ from nojit.aot.plan.variant_fit import fit_variant
 from nojit.runtime.bundle.cubin import read_cubin
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.errors import CompileError, ManifestError
-from nojit.runtime.table.table import MISSING, Param, Slot
+from nojit.runtime.table.parts import MISSING, Param, Slot
 from nojit.runtime.values import DType, FunctionRef
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDAOptions

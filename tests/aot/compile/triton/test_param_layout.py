@@ -8,7 +8,7 @@ import pytest
 from nojit.aot.compile.triton.param_layout import layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
 from nojit.aot.plan.expand import expand_kernel
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
-from nojit.runtime.table.table import Slot, TensorMap
+from nojit.runtime.table.parts import Slot, TensorMap
 
 from tests.aot.entries import spec
 
