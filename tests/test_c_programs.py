@@ -91,6 +91,8 @@ def test_the_example_in_cpp_compiles(tmp_path: Path) -> None:
 CPP = r"""
 #include <nojit.h>
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 
 static int asked;
 static nj_code ask(const nj_plan *plan, size_t number, nj_plan_value_info *info, nj_error *error)
@@ -125,16 +127,19 @@ int main(int, char **words)
         for (const nj_param_info &param : kernel.params()) {
             std::printf("%s ", param.name);
         }
-        nojit::launch where;
-        where.grid = {3, 2};
-        where.keywords = {{"BLOCK", 1024}, {"num_warps", 4}};
+        nojit::launch_setup setup;
+        setup.grid = {3, 2};
+        setup.keywords = {{"BLOCK", 1024}, {"num_warps", 4}};
         float *x = reinterpret_cast<float *>(0x1000);
-        kernel(where, x, x, x, 1000);
-        nojit::plan plan = kernel.prepare(where, x, x, x, 1000);
+        kernel(setup, x, x, x, 1000);
+        nojit::plan plan = kernel.prepare(setup, x, x, x, 1000);
         std::printf("%s %zu %zu\n", plan.value(3).type, plan.about().value_count, kernel.configs()[0].setting_count);
         int before = asked;
         plan.launch(nullptr, {2}, x, x, x, 1008);
         nojit::plan(plan).launch(nullptr, x, x, x, 1008);
+        const int n = 1008;
+        const void *const values[] = {&x, &x, &x, &n};
+        plan.launch_pointers(nullptr, values);
         std::printf("asked %d times\n", asked - before);
         try {
             plan.launch(nullptr, x, x, x, 1008L);
@@ -142,14 +147,17 @@ int main(int, char **words)
             std::printf("%s\n", error.what());
         }
         int reasons = 0;
-        kernel.explain(where, [&](const nj_reason &) { reasons++; }, x, x, x, 1000);
+        kernel.explain(setup, [&](const nj_reason &) { reasons++; }, x, x, x, 1000);
         std::printf("%d\n", reasons);
         try {
-            kernel.explain(where, [](const nj_reason &) { throw 5; }, x, x, x, 1000);
+            kernel.explain(setup, [](const nj_reason &) { throw 5; }, x, x, x, 1000);
         } catch (int thrown) {
             std::printf("%d\n", thrown);
         }
     }
+    std::ifstream file(words[1], std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    std::printf("%d\n", nojit::bundle::from_memory(bytes.data(), bytes.size()).kernel_names() == bundle.kernel_names());
     std::string_view notes = bundle.attachment(bundle.attachment_names().at(0));
     std::printf("%.*s\n", int(notes.size()), notes.data());
     try {
@@ -175,6 +183,7 @@ def test_a_program_in_cpp_asks_and_launches(tmp_path: Path, fakecuda: FakeCuda) 
         "expected a value of the size of i32 for n",
         "4",
         "5",
+        "1",
         "built on a Monday",
         f"expected one of 1 kernels, got 'none' - at {bundle}",
     ]
@@ -183,6 +192,9 @@ def test_a_program_in_cpp_asks_and_launches(tmp_path: Path, fakecuda: FakeCuda) 
 BORROWED = r"""
 #include <nojit.hpp>
 
+// 0 is no size of memory
+static_assert(!std::is_constructible_v<nojit::bundle, const void *, std::size_t>);
+static_assert(!std::is_constructible_v<nojit::bundle, nj_bundle *>);
 template <typename T> constexpr bool makes_arg = std::is_constructible_v<nojit::arg, T>;
 
 static_assert(makes_arg<const std::string &> && makes_arg<std::string &>);

@@ -73,16 +73,16 @@ public:
     {
         const std::int64_t head = of_.width, token = head * of_.heads, sequence = token * of_.tokens;
         const int block = of_.width <= 64 ? 64 : 128;
-        nojit::launch where;
-        where.stream = on;
-        where.keywords = {{"MASK", "causal"}, {"BLOCK_D", block}, {"BLOCK_DV", block}};
-        attention_(where, bf16(q), bf16(k), bf16(v), bf16(mixed), nullptr, 1.0 / std::sqrt(double(of_.width)), 0, 0, of_.batch, of_.heads, 1,
+        nojit::launch_setup setup;
+        setup.stream = on;
+        setup.keywords = {{"MASK", "causal"}, {"BLOCK_D", block}, {"BLOCK_DV", block}};
+        attention_(setup, bf16(q), bf16(k), bf16(v), bf16(mixed), nullptr, 1.0 / std::sqrt(double(of_.width)), 0, 0, of_.batch, of_.heads, 1,
                    of_.tokens, of_.tokens, of_.width, of_.width, sequence, head, token, sequence, head, token, sequence, head, token,
                    sequence, head, token);
         const int rows = of_.rows(), columns = of_.columns();
         const std::int64_t none = 0, by_row = columns, whole = by_row * rows;
-        where.keywords = {{"PRECISION", "ieee"}};
-        matmul_(where, bf16(mixed), bf16(weight), bf16(out), bf16(out), nojit::arg::pointer(out.address(), NJ_DTYPE_FP32), 1, rows, columns, columns,
+        setup.keywords = {{"PRECISION", "ieee"}};
+        matmul_(setup, bf16(mixed), bf16(weight), bf16(out), bf16(out), nojit::arg::pointer(out.address(), NJ_DTYPE_FP32), 1, rows, columns, columns,
                 1, columns, 0, 1.0, 0.0, whole, by_row, 1, none, by_row, 1, whole, by_row, 1, whole, by_row, 1);
     }
 

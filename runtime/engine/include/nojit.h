@@ -44,7 +44,8 @@
  *     nj_plan_launch             launch it                                nothing                yes
  *
  * "First call" is the first call with an object, a name or a specialization, and "in a capture" means: while some thread captures a
- * stream into a graph. A launch waits only while the driver's queue is full. Drivers before CUDA 12.3 end a capture when an image is loaded, so call nj_kernel_load before you capture.
+ * stream into a graph. A launch waits only while the driver's queue is full. Drivers before CUDA 12.3 end a capture when an image is
+ * loaded, so call nj_kernel_load before you capture.
  *
  * -- Rules --
  *
@@ -59,9 +60,10 @@
  * Fork         A process that has started the driver cannot use it in a forked child: launches fail there with NJ_ERROR_DRIVER.
  * Pointers     A pointer must not be NULL unless its comment allows it. Strings are UTF-8 and end with a 0.
  * Structs      Initialise a struct that has a member `size` with its _INIT macro, which sets `size` and the defaults. A default is
- *              always 0, except for `device`. Callbacks get theirs filled: nj_claim, nj_event and nj_reason. Such a
- *              struct can get new members at its end; the library reads and fills as many bytes as `size` says, and refuses a `size`
- *              that is not set and unknown members that are not 0. The others never change: nj_error has 1,536 bytes, nj_arg 24, nj_keyword 32, nj_call 32.
+ *              always 0, except for `device`. The library fills `size` in the structs that it passes to callbacks: nj_claim, nj_event
+ *              and nj_reason. A struct with `size` may get new members at its end: the library reads and fills as many bytes as `size`
+ *              says, and refuses a `size` that is not set and unknown members that are not 0. The others never change: nj_error has
+ *              1,536 bytes, nj_arg 24, nj_keyword 32, nj_call 32.
  * Stability    While NOJIT_VERSION_MAJOR is 0, each minor version may change anything. From 1.0 on, a minor version may add functions,
  *              codes, enumerators and members of sized structs, and changes nothing else.
  * Names        The name of a function starts with that of its object: nj_bundle_, nj_kernel_, nj_plan_, nj_arg_, nj_error_.
@@ -186,7 +188,7 @@ typedef struct nj_tensor_descriptor {
     int64_t shape[NJ_DESCRIPTOR_RANK_MAX];   /* in elements */
     int64_t strides[NJ_DESCRIPTOR_RANK_MAX]; /* in elements; the last is 1 */
     uint32_t block[NJ_DESCRIPTOR_RANK_MAX];  /* in elements; all 0: the config's */
-    uint16_t box[NJ_DESCRIPTOR_RANK_MAX];    /* elements that a copy takes: as many as the block has in another shape; all 0: the block */
+    uint16_t box[NJ_DESCRIPTOR_RANK_MAX];    /* shape of one TMA copy, with as many elements as the block; all 0: the block's shape */
     uint8_t steps[NJ_DESCRIPTOR_RANK_MAX];   /* distance between these, in elements; all 0: neighbours */
     uint8_t pads_nan;    /* 1: elements outside the tensor are NaN; 0: they are 0 */
     uint8_t rounds_tf32; /* 1: a copy rounds fp32 to tf32 */
@@ -347,7 +349,8 @@ typedef struct nj_kernel nj_kernel;
 /* A variant on a device, ready to launch without selection. */
 typedef struct nj_plan nj_plan;
 
-/* A stream of a device. NULL is the default stream; to pass it to a bundle whose find_stream returns another, pass CU_STREAM_LEGACY. */
+/* A stream of a device. NULL is the default stream, or what find_stream returns if the bundle has one: then CU_STREAM_LEGACY is the
+ * default stream. */
 typedef void *nj_stream;
 
 /* A device is its ordinal in the driver, from 0 to 63. This stands for the current device, or for device 0 if there is none. */
@@ -477,7 +480,7 @@ NJ_API const char *nj_bundle_attachment_name(const nj_bundle *bundle, size_t num
  *   Errors    reading, ARGUMENT: no attachment of that name */
 NJ_API const void *nj_bundle_attachment(nj_bundle *bundle, const char *name, size_t *size, nj_error *error);
 
-/* Tells how well a bundle fits a device. Of several bundles, use the one with the highest number.
+/* Tells how well a bundle fits a device. Of several bundles, use the first of those with the highest number.
  *
  *   device    an ordinal or NJ_CURRENT_DEVICE
  *   fit       set on success: 0 if the bundle does not run there

@@ -2,15 +2,16 @@
 //
 //     nojit::bundle bundle("acme-1.0-sm_90.nojit");
 //     nojit::kernel add = bundle.kernel("add");
-//     nojit::launch where;
-//     where.stream = stream;
-//     add(where, x, y, out, n);
-//     nojit::plan plan = add.prepare(where, x, y, out, n);
+//     nojit::launch_setup setup;
+//     setup.stream = stream;
+//     add(setup, x, y, out, n);
+//     nojit::plan plan = add.prepare(setup, x, y, out, n);
 //     plan.launch(stream, x, y, out, n);
 //
-// The comments in nojit.h hold here, too. Functions throw nojit::error where those of nojit.h return a code. A bundle closes itself, and can
-// be moved but not copied; kernels, plans and everything that a function returns are views of it, as cheap to copy as a pointer (a plan: as
-// a shared_ptr), and end with it.
+// The comments in nojit.h hold here, too. Functions throw nojit::error where those of nojit.h return a code, and std::invalid_argument for a
+// grid of more than three dimensions and for values that a plan does not take. A bundle closes itself, and can be moved but not copied;
+// kernels, plans and everything that a function returns are views of it, as cheap to copy as a pointer (a plan: as a shared_ptr), and end
+// with it.
 #ifndef NOJIT_HPP
 #define NOJIT_HPP
 
@@ -178,7 +179,7 @@ private:
 };
 
 // Where and how a call is launched.
-struct launch {
+struct launch_setup {
     nj_stream stream = nullptr;
     int device = NJ_CURRENT_DEVICE;
     nojit::grid grid = {};
@@ -207,8 +208,8 @@ public:
     // Asks what values the plan takes, once: its copies share the answer.
     explicit plan(const nj_plan *it) : it_(it), sizes_(sizes_of()) {}
 
-    // Launches with pointers to values, as nj_plan_launch takes them. Checks nothing of their types.
-    void operator()(const void *const *values, nj_stream stream, const nojit::grid &size = {}) const
+    // Launches with pointers to values, as nj_plan_launch takes them. Checks neither how many there are nor their types.
+    void launch_pointers(nj_stream stream, const void *const *values, const nojit::grid &size = {}) const
     {
         nj_error found;
         detail::check(nj_plan_launch(it_, values, size.get(), stream, &found), found);
@@ -228,7 +229,7 @@ public:
                 throw std::invalid_argument(std::string("expected a value of the size of ") + value(i).type + " for " + value(i).name);
             }
         }
-        (*this)(pointers, stream, size);
+        launch_pointers(stream, pointers, size);
     }
 
     nj_plan_info about() const
@@ -269,24 +270,24 @@ public:
     explicit kernel(nj_kernel *it) noexcept : it_(it) {}
 
     // Selects the variant that serves the call and enqueues it.
-    template <typename... Args> void operator()(const launch &where, const Args &...args) const
+    template <typename... Args> void operator()(const launch_setup &setup, const Args &...args) const
     {
-        const detail::call<sizeof...(args)> call(where.keywords, args...);
-        const nj_launch_setup setup = {sizeof(nj_launch_setup), where.stream, where.grid.get(), where.device, 0};
+        const detail::call<sizeof...(args)> call(setup.keywords, args...);
+        const nj_launch_setup given = {sizeof(nj_launch_setup), setup.stream, setup.grid.get(), setup.device, 0};
         nj_error found;
-        detail::check(nj_kernel_launch(it_, &call.it, &setup, &found), found);
+        detail::check(nj_kernel_launch(it_, &call.it, &given, &found), found);
     }
 
-    // Selects and loads the variant, and enqueues nothing: of `where`, the device and the keywords count.
-    template <typename... Args> plan prepare(const launch &where, const Args &...args) const
+    // Selects and loads the variant, and enqueues nothing: of `setup`, the device and the keywords count.
+    template <typename... Args> plan prepare(const launch_setup &setup, const Args &...args) const
     {
-        const detail::call<sizeof...(args)> call(where.keywords, args...);
+        const detail::call<sizeof...(args)> call(setup.keywords, args...);
         nj_error found;
-        return plan(detail::check(nj_kernel_prepare(it_, &call.it, where.device, &found), found));
+        return plan(detail::check(nj_kernel_prepare(it_, &call.it, setup.device, &found), found));
     }
 
     // Calls `visit` with an nj_reason of each variant: whether it serves the call, and why not. Ends where `visit` throws.
-    template <typename Visit, typename... Args> void explain(const launch &where, Visit visit, const Args &...args) const
+    template <typename Visit, typename... Args> void explain(const launch_setup &setup, Visit visit, const Args &...args) const
     {
         struct visitor {
             Visit &visit;
@@ -303,9 +304,9 @@ public:
                 return it->thrown != nullptr;
             }
         } told{visit, nullptr};
-        const detail::call<sizeof...(args)> call(where.keywords, args...);
+        const detail::call<sizeof...(args)> call(setup.keywords, args...);
         nj_error found;
-        detail::check(nj_kernel_explain(it_, &call.it, where.device, visitor::call, &told, &found), found);
+        detail::check(nj_kernel_explain(it_, &call.it, setup.device, visitor::call, &told, &found), found);
         if (told.thrown != nullptr) {
             std::rethrow_exception(told.thrown);
         }
@@ -361,11 +362,11 @@ public:
         nj_error found;
         it_ = detail::check(nj_bundle_open(path.c_str(), options, &found), found);
     }
-    // In memory, which outlives the bundle.
-    bundle(const void *bytes, std::size_t size, const nj_options *options = nullptr)
+    // Opens a bundle in memory, which has to outlive it.
+    static bundle from_memory(const void *bytes, std::size_t size, const nj_options *options = nullptr)
     {
         nj_error found;
-        it_ = detail::check(nj_bundle_open_memory(bytes, size, options, &found), found);
+        return bundle(detail::check(nj_bundle_open_memory(bytes, size, options, &found), found));
     }
     bundle(bundle &&other) noexcept : it_(std::exchange(other.it_, nullptr)) {}
     bundle &operator=(bundle &&other) noexcept
@@ -415,6 +416,8 @@ public:
     nj_bundle *get() const noexcept { return it_; }
 
 private:
+    explicit bundle(nj_bundle *it) noexcept : it_(it) {}
+
     std::vector<std::string> names(const char *(*name_of)(const nj_bundle *, std::size_t)) const
     {
         std::vector<std::string> all;
