@@ -25,7 +25,7 @@ class Value(ctypes.Union):
 
     _fields_ = (
         ("integer", ctypes.c_int64),
-        ("natural", ctypes.c_uint64),
+        ("unsigned_integer", ctypes.c_uint64),
         ("number", ctypes.c_double),
         ("pointer", ctypes.c_void_p),
         ("text", ctypes.c_char_p),
@@ -95,7 +95,7 @@ class CallInC:
             raise Unavailable(f"libnojit cannot open {file.path}: expected a plain policy and libzstd.so.1")
         self.kernel = ctypes.c_void_p(found)
         self._values = {**stage.addresses, **stage.case.numbers}
-        args = [Arg(_POINTER, _FP32, Value(natural=address)) for address in stage.addresses.values()]
+        args = [Arg(_POINTER, _FP32, Value(unsigned_integer=address)) for address in stage.addresses.values()]
         args += [Arg(_INT, 0, Value(integer=number)) for number in stage.case.numbers.values()]
         self.call = Call((Arg * len(args))(*args), len(args))
         self.setup = LaunchSetup(

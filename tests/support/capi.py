@@ -263,7 +263,7 @@ def _constant(arg: Arg) -> Any:
         return text if arg.kind == _TEXT else (DType if arg.kind == _DTYPE else FunctionRef)(text)
     if arg.kind == _BOOL:
         return arg.value.integer != 0
-    return {_INT: arg.value.integer, _UINT: arg.value.natural, _FLOAT: arg.value.number}.get(arg.kind)
+    return {_INT: arg.value.integer, _UINT: arg.value.unsigned_integer, _FLOAT: arg.value.number}.get(arg.kind)
 
 
 def _sized(kind: Any) -> Any:
@@ -291,7 +291,7 @@ class _Pen:
         if isinstance(value, bool):
             return Arg(_BOOL, 0, Value(integer=value))
         if isinstance(value, int):
-            return Arg(_INT, 0, Value(integer=value)) if value < 1 << 63 else Arg(_UINT, 0, Value(natural=value))
+            return Arg(_INT, 0, Value(integer=value)) if value < 1 << 63 else Arg(_UINT, 0, Value(unsigned_integer=value))
         if isinstance(value, float):
             return Arg(_FLOAT, 0, Value(number=value))
         if isinstance(value, tuple | list):
@@ -305,7 +305,7 @@ class _Pen:
             made = self.descriptor(value)
             self.kept.append(made)
             return Arg(_DESCRIPTOR, 0, Value(pointer=ctypes.addressof(made)))
-        return Arg(_POINTER, _dtype_of(value), Value(natural=_address_of(value)))
+        return Arg(_POINTER, _dtype_of(value), Value(unsigned_integer=_address_of(value)))
 
     def descriptor(self, value: Any) -> _Descriptor:
         made = _sized(_Descriptor)

@@ -83,7 +83,7 @@ static bool read_constant(const nj_arg *arg, nj_constant *value)
         *value = (nj_constant){.kind = NJ_CONSTANT_INT, .negative = arg->integer < 0,
                                .magnitude = arg->integer < 0 ? 0 - (uint64_t)arg->integer : (uint64_t)arg->integer};
         return true;
-    case NJ_ARG_UINT: *value = (nj_constant){.kind = NJ_CONSTANT_INT, .magnitude = arg->natural}; return true;
+    case NJ_ARG_UINT: *value = (nj_constant){.kind = NJ_CONSTANT_INT, .magnitude = arg->unsigned_integer}; return true;
     case NJ_ARG_FLOAT: *value = (nj_constant){.kind = NJ_CONSTANT_FLOAT, .number = arg->number}; return true;
     case NJ_ARG_TEXT: *value = (nj_constant){.kind = NJ_CONSTANT_TEXT, .text = text_of(arg)}; return true;
     case NJ_ARG_DTYPE: *value = (nj_constant){.kind = NJ_CONSTANT_DTYPE, .text = text_of(arg)}; return true;
@@ -149,7 +149,7 @@ static bool read_value(const nj_kernel *kernel, nj_bound_call *call, const nj_ar
     case NJ_ARG_NONE: *value = (nj_value){.tag = NJ_TAG_NONE}; return true;
     case NJ_ARG_BOOL: *value = (nj_value){.tag = NJ_TAG_BOOL, .bits = arg->integer != 0}; return true;
     case NJ_ARG_INT: *value = (nj_value){.tag = NJ_TAG_INT, .bits = arg->integer}; return true;
-    case NJ_ARG_UINT: *value = (nj_value){.tag = arg->natural > INT64_MAX ? NJ_TAG_UINT : NJ_TAG_INT, .bits = arg->integer}; return true;
+    case NJ_ARG_UINT: *value = (nj_value){.tag = arg->unsigned_integer > INT64_MAX ? NJ_TAG_UINT : NJ_TAG_INT, .bits = arg->integer}; return true;
     case NJ_ARG_FLOAT: *value = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = nj_double_bits(arg->number)}; return true;
     case NJ_ARG_POINTER:
         if (arg->dtype >= NJ_DTYPE_COUNT) {

@@ -219,7 +219,7 @@ typedef struct nj_arg {
     uint32_t dtype; /* POINTER: an nj_dtype; else 0 */
     union {
         int64_t integer;            /* INT; BOOL: 0 or 1 */
-        uint64_t natural;           /* UINT */
+        uint64_t unsigned_integer;  /* UINT */
         double number;              /* FLOAT */
         uint64_t address;           /* POINTER */
         const struct nj_arg *items; /* TUPLE: `count` of them */
@@ -276,10 +276,10 @@ static inline nj_arg nj_arg_int(int64_t integer)
     return arg;
 }
 
-static inline nj_arg nj_arg_uint(uint64_t natural)
+static inline nj_arg nj_arg_uint(uint64_t unsigned_integer)
 {
     nj_arg arg = nj_arg_of(NJ_ARG_UINT);
-    arg.natural = natural;
+    arg.unsigned_integer = unsigned_integer;
     return arg;
 }
 
