@@ -291,7 +291,9 @@ class _Pen:
         if isinstance(value, bool):
             return Arg(_BOOL, 0, Value(integer=value))
         if isinstance(value, int):
-            return Arg(_INT, 0, Value(integer=value)) if value < 1 << 63 else Arg(_UINT, 0, Value(unsigned_integer=value))
+            return (
+                Arg(_INT, 0, Value(integer=value)) if value < 1 << 63 else Arg(_UINT, 0, Value(unsigned_integer=value))
+            )
         if isinstance(value, float):
             return Arg(_FLOAT, 0, Value(number=value))
         if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-/* Grids: as the caller gives them, as the caller computes them, as the bundle does. */
+/* Grids of callers: numbers, or a function. The engine computes those of bundles: `nj_runnable_grid`. */
 #ifndef NOJIT_GRID_H
 #define NOJIT_GRID_H
 
