@@ -27,6 +27,8 @@ __all__ = [
 ]
 
 _REGISTERS_MAX = 255
+# around a launch in the first line of an entry
+_LAUNCH, _LAYOUT = b',"launch":', b',"layout":"'
 # columns of a variant table have 32 bits
 _BYTES_MAX = 0xFFFF_FFFF
 
@@ -159,16 +161,15 @@ def decode_compiled(data: bytes, arch: str) -> CompiledVariant:
     """
     head, _, image = data.partition(b"\n")
     values = fields(parse_json(head, ""), FACTS, "")
-    made_for, compile_ms, image_bytes, launch, layout, registers, spill_bytes = values
+    made_for, compile_ms, image_bytes, _, layout, registers, spill_bytes = values
     if made_for != arch:
         raise refuse("arch", f"expected an image for {arch}", got=ascii(made_for))
     if count(image_bytes, IMAGE_BYTES_MAX, "image_bytes") != len(image):
         raise refuse("size", f"expected an image of {image_bytes} bytes", got=len(image))
-    read = read_launch(canonical_json(launch), text(layout, "", len(data)), "")
-    return CompiledVariant(
-        image=image,
-        launch=read,
-        registers=count(registers, _REGISTERS_MAX, "registers"),
-        spill_bytes=count(spill_bytes, _BYTES_MAX, "spill_bytes"),
-        compile_ms=count(compile_ms, _BYTES_MAX, "compile_ms"),
-    )
+    registers = count(registers, _REGISTERS_MAX, "registers")
+    spill_bytes = count(spill_bytes, _BYTES_MAX, "spill_bytes")
+    compile_ms = count(compile_ms, _BYTES_MAX, "compile_ms")
+    layout = text(layout, "", len(data))
+    # the head is canonical, and all else in it is a number or a text: these names stand where they seem to
+    launch = head[head.index(_LAUNCH) + len(_LAUNCH) : head.rindex(_LAYOUT)]
+    return CompiledVariant(image, read_launch(launch, layout, ""), registers, spill_bytes, compile_ms)
