@@ -189,14 +189,18 @@ class Cache:
         return self._shared.freed(keys, pause_s)
 
     def put(self, key: str, data: bytes, own: Collection[str] = ()) -> None:
-        """Store `data` under `key`. The last of several writers wins; readers see a whole entry.
+        """Store `data` under `key`; see `put_entry`."""
+        self.put_entry(key, seal(key, data), own)
+
+    def put_entry(self, key: str, entry: bytes, own: Collection[str] = ()) -> None:
+        """Store the entry of a key. The last of several writers wins; readers see a whole entry.
 
         If a folder or other non-file is at the entry's path, nothing is stored there, and the cache records the entry as
         unusable.
 
         Args:
             key: the key.
-            data: the data.
+            entry: the entry, as `nojit.aot.cache.entry.seal` returns it.
             own: keys to store in the local folder only.
 
         Raises:
@@ -204,13 +208,13 @@ class Cache:
         """
         name = entry_name(key)
         try:
-            self._local.write(name, seal(key, data))
+            self._local.write(name, entry)
         except (IsADirectoryError, NotADirectoryError) as error:
             self._refuse(str(self._local.path_of(name)), f"cannot be replaced: {worded(error)}")
         except OSError as error:
             raise self._local.failed(error, name) from None
         if self._shared is not None and key not in own:
-            self._shared.put(key, data)
+            self._shared.put(key, entry)
 
     def abandon(self, key: str) -> None:
         """Let other builds compile the variant of a key, which failed to compile."""

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Final, Protocol
 
 from nojit.aot.cache.claims import Claims
-from nojit.aot.cache.entry import ENTRY_BYTES_MAX, entry_name, seal, split_signed, with_signature
+from nojit.aot.cache.entry import ENTRY_BYTES_MAX, entry_name, split_signed, with_signature
 from nojit.aot.cache.folder import PrivateFolder
 from nojit.aot.cache.guard import READ, WRITE, FaultError, Guard, Limits
 from nojit.aot.cache.store import Store, UnfitError
@@ -198,16 +198,15 @@ class SharedCache:
         """
         return self._guard.submit(READ, self._free, tuple(keys), pause_s)
 
-    def put(self, key: str, data: bytes) -> None:
-        """Store data under a key, in the background, and give the claim of the key back."""
+    def put(self, key: str, entry: bytes) -> None:
+        """Store the entry of a key, in the background, and give the claim of the key back."""
         if self.readonly:
             return
-        stored = seal(key, data)
         if self._signer is not None:
-            stored = with_signature(stored, self._signer.sign(key, stored))
+            entry = with_signature(entry, self._signer.sign(key, entry))
         if len(self._writing) >= _WRITES:
             self._reap(wait(self._writing, return_when=FIRST_COMPLETED)[0])
-        self._writing.add(self._guard.submit(WRITE, self._put, key, stored))
+        self._writing.add(self._guard.submit(WRITE, self._put, key, entry))
 
     def abandon(self, key: str) -> None:
         """Give the claim of a key back, whose variant failed to compile."""

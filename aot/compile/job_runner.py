@@ -10,16 +10,16 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 from nojit.aot.cache.cache import Cache, Turn
-from nojit.aot.cache.entry import EntryError
+from nojit.aot.cache.entry import EntryError, seal
 from nojit.aot.cache.guard import FaultError
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, CompileError
 
-__all__ = ["Finished", "Job", "JobExecutor", "run"]
+__all__ = ["Finished", "Job", "JobExecutor", "Sealed", "run"]
 
 # pause before the first look at the variants that other builds compile
 _PAUSE_S: Final = 0.1
@@ -52,6 +52,18 @@ class Finished:
     """True if the result comes from the cache, or from another job with the same key."""
 
 
+class Sealed(NamedTuple):
+    """A compiled variant with its cache entry, which need not be made again to be written."""
+
+    compiled: CompiledVariant
+    entry: bytes
+
+    @classmethod
+    def of(cls, key: str, compiled: CompiledVariant, arch: str) -> Self:
+        """Make the entry of a compiled variant."""
+        return cls(compiled, seal(key, encode_compiled(compiled, arch)))
+
+
 class JobExecutor(Executor):
     """Executor that takes whole jobs instead of calls, because it compiles on other machines."""
 
@@ -61,7 +73,7 @@ class JobExecutor(Executor):
         """Most jobs to submit at the same time; enough that no worker waits. It grows with the workers."""
 
     @abstractmethod
-    def submit_job(self, job: Job, following: int) -> Future[CompiledVariant]:
+    def submit_job(self, job: Job, following: int) -> Future[Sealed]:
         """Queue a job and return the future of its compiled variant.
 
         Args:
@@ -173,7 +185,7 @@ class _Farm:
                         return
             queue.extend(others.freed())
 
-    def _submit(self, executor: Executor, key: str, following: int) -> Future[CompiledVariant]:
+    def _submit(self, executor: Executor, key: str, following: int) -> Future[Any]:
         job = self._jobs[key][0]
         if isinstance(executor, JobExecutor):
             return executor.submit_job(job, following)
@@ -197,11 +209,11 @@ class _Farm:
         del self.missing[key]
         yield from (Finished(job, compiled, None, cached=True) for job in self._jobs[key])
 
-    def _finish(self, key: str, future: Future[CompiledVariant]) -> Iterator[Finished]:
+    def _finish(self, key: str, future: Future[CompiledVariant | Sealed]) -> Iterator[Finished]:
         same = self._jobs[key]
         del self.missing[key]
         try:
-            compiled = _checked(future.result(), key)
+            compiled, entry = self._sealed(key, future.result())
         except CompileError as error:
             if not error.where:
                 # a dead worker's error does not name the variant that it compiled
@@ -209,9 +221,15 @@ class _Farm:
             self._cache.abandon(key)
             yield from (Finished(job, None, error, cached=False) for job in same)
             return
-        self._cache.put(key, encode_compiled(compiled, same[0].variant.arch), self._own)
+        self._cache.put_entry(key, entry, self._own)
         for number, job in enumerate(same):
             yield Finished(job, compiled, None, cached=number > 0)
+
+    def _sealed(self, key: str, made: CompiledVariant | Sealed) -> Sealed:
+        if isinstance(made, CompiledVariant):
+            made = Sealed.of(key, made, self._jobs[key][0].variant.arch)
+        _check_key(made.compiled, key)
+        return made
 
 
 class _Flight:
@@ -296,8 +314,8 @@ class _Others:
         return freed
 
 
-def _checked(compiled: CompiledVariant, key: str) -> CompiledVariant:
-    """Return a worker's result unchanged; raise if its key differs from `key`.
+def _check_key(compiled: CompiledVariant, key: str) -> None:
+    """Raise if the key of a worker's result differs from `key`.
 
     The keys differ if source files or tools changed during the build.
     """
@@ -306,4 +324,3 @@ def _checked(compiled: CompiledVariant, key: str) -> CompiledVariant:
             "expected sources, settings and toolchain to stay the same during the build: build again",
             got="a change before this variant was compiled",
         )
-    return compiled

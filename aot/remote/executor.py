@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 
 from nojit.aot.compile import job_runner
-from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.remote.build_facts import Build, Limits
 from nojit.aot.remote.connection import Connection
 from nojit.aot.remote.loop import Loop
@@ -49,7 +48,7 @@ class RemoteExecutor(job_runner.JobExecutor):
         """Number of jobs sent so far, copies included."""
         return self._loop.jobs_sent
 
-    def submit_job(self, job: job_runner.Job, following: int) -> Future[CompiledVariant]:
+    def submit_job(self, job: job_runner.Job, following: int) -> Future[job_runner.Sealed]:
         """Queue a job of the farm and return its future; `following` is the number of jobs that come after it."""
         return self._loop.put(job, following)
 

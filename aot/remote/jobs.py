@@ -19,7 +19,7 @@ from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, functions_of
 from nojit.aot.remote.batches import ROUNDS, VARIANTS_MAX, Batches
 from nojit.aot.remote.connection import Connection, KilledError, LostError, WorkerError
-from nojit.aot.remote.messages import Job, MessageError, Other, Outcome, Refused, decode_results, encode_job
+from nojit.aot.remote.messages import Job, MessageError, Other, Received, Refused, decode_results, encode_job
 from nojit.aot.remote.roster import Roster
 from nojit.aot.remote.session import Session
 from nojit.aot.remote.workshop import mismatch
@@ -58,7 +58,7 @@ class Call:
     """One variant to compile, and the future of its result."""
 
     job: job_runner.Job
-    future: Future[CompiledVariant] = field(default_factory=Future)
+    future: Future[job_runner.Sealed] = field(default_factory=Future)
     refusals: int = 0
     """How many workers refused it."""
 
@@ -233,7 +233,7 @@ class Jobs:
         tools = await self._session.tools(group.arch)
         return encode_job(Job(self._session.build.setup, group.arch, tools, group.place.where, closures, variants))
 
-    def _finish(self, sent: Sent, results: dict[str, Outcome]) -> None:
+    def _finish(self, sent: Sent, results: dict[str, Received]) -> None:
         self._drop(sent)
         left: list[Call] = []
         for call in sent.calls:
@@ -249,16 +249,16 @@ class Jobs:
         if left:
             self._again(sent, left, "an answer without its result")
 
-    def _succeed(self, group: Group, call: Call, compiled: CompiledVariant) -> None:
-        self._waiting.took(group, compiled.compile_ms / 1000)
+    def _succeed(self, group: Group, call: Call, made: job_runner.Sealed) -> None:
+        self._waiting.took(group, made.compiled.compile_ms / 1000)
         try:
-            self._session.build.compiler.check_compiled(call.job.variant, compiled)
+            self._session.build.compiler.check_compiled(call.job.variant, made.compiled)
         except CompileError as error:
             self._compile_here(call, error.finding())
             return
         self.open.discard(call)
         if not call.future.done():
-            call.future.set_result(compiled)
+            call.future.set_result(made)
 
     def _fail(self, call: Call, error: Exception) -> None:
         self.open.discard(call)
@@ -376,6 +376,6 @@ class Jobs:
         if error is None:
             self.open.discard(call)
             if not call.future.done():
-                call.future.set_result(done.result())
+                call.future.set_result(job_runner.Sealed.of(call.job.key, done.result(), call.job.variant.arch))
         else:
             self._fail(call, error if isinstance(error, Exception) else RuntimeError(repr(error)))

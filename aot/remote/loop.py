@@ -16,7 +16,6 @@ from concurrent.futures import Future
 from typing import Final
 
 from nojit.aot.compile import job_runner
-from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.remote.build_facts import Build, Limits
 from nojit.aot.remote.connection import Connection, LostError
 from nojit.aot.remote.jobs import Call, Jobs
@@ -80,7 +79,7 @@ class Loop:
         self._thread.start()
         self._started.wait()
 
-    def put(self, job: job_runner.Job, following: int) -> Future[CompiledVariant]:
+    def put(self, job: job_runner.Job, following: int) -> Future[job_runner.Sealed]:
         """See `nojit.aot.remote.executor.RemoteExecutor.submit_job`."""
         call = Call(job)
         with self._lock:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import zstandard
-from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, open_entry, seal
+from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, open_entry
+from nojit.aot.compile.job_runner import Sealed
 from nojit.aot.compile.sources.captured import Captured
-from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
+from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.errors import BundleFormatError, CompileError
 from nojit.runtime.table.parts import Config, config_json
@@ -27,6 +28,7 @@ __all__ = [
     "MessageError",
     "Other",
     "Outcome",
+    "Received",
     "Refused",
     "Setup",
     "Tools",
@@ -106,6 +108,8 @@ class Other:
 
 
 Outcome: TypeAlias = "CompiledVariant | CompileError | Other"
+Received: TypeAlias = "Sealed | CompileError | Other"
+"""An outcome as the build gets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +232,7 @@ def encode_results(outcomes: Sequence[tuple[str, Outcome]], arch: str) -> bytes:
         elif isinstance(outcome, Other):
             results.append({"key": key, "other": outcome.why})
         else:
-            entries.append(seal(key, encode_compiled(outcome, arch)))
+            entries.append(Sealed.of(key, outcome, arch).entry)
             results.append({"key": key, "bytes": len(entries[-1])})
     head = canonical_json({"format": FORMAT, "results": results})
     return _packed(b"".join((head, b"\n", *entries)))
@@ -242,7 +246,7 @@ def encode_refusal(has: Description) -> bytes:
     return _packed(canonical_json({"format": FORMAT, "refused": _description_json(has)}))
 
 
-def decode_results(message: bytes, arch: str) -> Refused | dict[str, Outcome]:
+def decode_results(message: bytes, arch: str) -> Refused | dict[str, Received]:
     """Return the answer to a job: a refusal, or the result of each variant by key.
 
     Entries are verified as those of a cache: format, key, SHA-256 and launch facts; the caller compares them with the image.
@@ -255,7 +259,7 @@ def decode_results(message: bytes, arch: str) -> Refused | dict[str, Outcome]:
         given = _of_format(head)
         if "refused" in given:
             return Refused(_description_of(given["refused"]))
-        found: dict[str, Outcome] = {}
+        found: dict[str, Received] = {}
         at = 0
         for each in given["results"]:
             key = each["key"]
@@ -269,7 +273,8 @@ def decode_results(message: bytes, arch: str) -> Refused | dict[str, Outcome]:
                 size = each["bytes"]
                 if type(size) is not int or not 0 <= size <= ENTRY_BYTES_MAX:
                     raise TypeError(f"expected an entry of at most {ENTRY_BYTES_MAX} bytes, got {size!r:.100}")
-                found[key] = decode_compiled(open_entry(key, entries[at : at + size]), arch)
+                entry = entries[at : at + size]
+                found[key] = Sealed(decode_compiled(open_entry(key, entry), arch), entry)
                 at += size
         if at != len(entries):
             raise MessageError(f"expected {at} bytes of entries, got {len(entries)}")

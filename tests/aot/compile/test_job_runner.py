@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import job_runner
-from nojit.aot.compile.job_runner import Finished, Job, JobExecutor
+from nojit.aot.compile.job_runner import Finished, Job, JobExecutor, Sealed
 from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
@@ -73,7 +73,7 @@ class Remote(JobExecutor):
     """Compiles one variant each time that it is asked how many it wants, and wants one more from then on."""
 
     def __init__(self, compiler: FakeCompiler) -> None:
-        self.open: deque[tuple[Job, Future[CompiledVariant]]] = deque()
+        self.open: deque[tuple[Job, Future[Sealed]]] = deque()
         self.wanted = 0
         self.most: list[tuple[int, int]] = []
         """Number of open jobs and of wanted ones, after each new job."""
@@ -84,11 +84,12 @@ class Remote(JobExecutor):
     def ahead(self) -> int:
         if self.open:
             job, future = self.open.popleft()
-            future.set_result(self._compiler.compile_variant(job.variant, job.place))
+            compiled = self._compiler.compile_variant(job.variant, job.place)
+            future.set_result(Sealed.of(job.key, compiled, job.variant.arch))
         self.wanted += 1
         return self.wanted
 
-    def submit_job(self, job: Job, following: int) -> Future[CompiledVariant]:
+    def submit_job(self, job: Job, following: int) -> Future[Sealed]:
         self.following.append(following)
         self.open.append((job, Future()))
         self.most.append((len(self.open), self.wanted))
@@ -260,7 +261,7 @@ class TestFailures:
                 left.append(error)
                 raise
 
-        monkeypatch.setattr(Cache, "put", full)
+        monkeypatch.setattr(Cache, "put_entry", full)
         with pytest.raises(PackageError, match="expected to write a cache entry, got no space"):
             run([job(0), job(1)], compiler(), cache, keep_going=True, executor=executor)
         assert len(left) == 1

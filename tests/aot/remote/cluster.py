@@ -215,7 +215,7 @@ class FakeBuild:
     def __exit__(self, *_: object) -> None:
         self.executor.shutdown(cancel_futures=True)
 
-    def submit(self, *jobs: job_runner.Job) -> list[Future[CompiledVariant]]:
+    def submit(self, *jobs: job_runner.Job) -> list[Future[job_runner.Sealed]]:
         """Hand in jobs, and let the executor see none before it can see all."""
         handed_in = threading.Event()
         with contextlib.suppress(RuntimeError):
@@ -231,7 +231,7 @@ class FakeBuild:
 
     def images(self, *jobs: job_runner.Job) -> list[bytes]:
         """Compile jobs and return their images."""
-        return [future.result(30).image for future in self.submit(*jobs)]
+        return [future.result(30).compiled.image for future in self.submit(*jobs)]
 
     # the compiler of the build
 

@@ -131,7 +131,7 @@ def test_without_workers_some_jobs_are_sent_so_that_a_cluster_can_grow(make: Mak
         futures = build.submit(*JOBS)
         until(lambda: build.cluster.sizes)
         build.cluster.workers = workers
-        assert [future.result(30).image for future in futures] == right(build, *JOBS)
+        assert [future.result(30).compiled.image for future in futures] == right(build, *JOBS)
 
 
 def test_a_job_that_kills_its_workers_fails_alone(make: Make) -> None:
@@ -190,7 +190,7 @@ def test_a_silent_worker_that_speaks_again_is_used(make: Make) -> None:
         (future,) = build.submit(JOBS[0])
         until(lambda: build.executor._loop._roster.workers.silent)
         build.cluster.workers["a"].silent_s = 0
-        assert future.result(30).image == right(build, JOBS[0])[0]
+        assert future.result(30).compiled.image == right(build, JOBS[0])[0]
 
 
 def test_a_job_of_a_worker_that_has_gone_for_good_is_sent_again(make: Make) -> None:
@@ -199,7 +199,7 @@ def test_a_job_of_a_worker_that_has_gone_for_good_is_sent_again(make: Make) -> N
         futures = build.submit(*JOBS[:4])
         until(lambda: build.cluster.onlys)
         build.cluster.workers = {"b": Worker(), "other": Worker(version="0.9")}
-        assert [future.result(30).image for future in futures] == right(build, *JOBS[:4])
+        assert [future.result(30).compiled.image for future in futures] == right(build, *JOBS[:4])
 
 
 def test_a_lost_scheduler_that_comes_back_gets_what_is_missing(make: Make) -> None:
@@ -211,7 +211,7 @@ def test_a_lost_scheduler_that_comes_back_gets_what_is_missing(make: Make) -> No
         for worker in build.cluster.workers.values():
             worker.act = None
         build.executor._loop._events.call_soon_threadsafe(lambda: build.cluster.lose(reachable=True))
-        assert [future.result(30).image for future in futures] == right(build, *JOBS)
+        assert [future.result(30).compiled.image for future in futures] == right(build, *JOBS)
         # those with a result are not compiled again
         assert len(build.compiler.compiled()) < 1.5 * len(JOBS)
         assert any("lost the scheduler at tcp://scheduler:8786" in text for text in build.told)
