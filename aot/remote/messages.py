@@ -7,10 +7,12 @@ they need, by digest, and the toolchain to use. No message holds code of nojit o
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import zstandard
 from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, open_entry
 from nojit.aot.compile.job_runner import Sealed
@@ -48,6 +50,7 @@ FORMAT: Final = 1
 # a job of many variants with long closures
 _JOB_BYTES_MAX: Final = 256 << 20
 _LEVEL: Final = 3
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
 # words of an error that travel
 _ERROR: Final = ("what", "got", "where", "log")
 # errors while a document of another form is read
@@ -135,7 +138,7 @@ def encode_job(job: Job) -> bytes:
         "functions": dict(captured.functions),
         "variants": [{"key": key, **_variant_json(variant)} for key, variant in job.variants],
     }
-    head = canonical_json(document)
+    head = _written(document)
     # the closures are JSON already
     closures = b",".join(b'"%b":%b' % (digest.encode(), text) for digest, text in captured.closures)
     return _packed(b'{"closures":{%b},%b' % (closures, head[1:]))
@@ -234,7 +237,7 @@ def encode_results(outcomes: Sequence[tuple[str, Outcome]], arch: str) -> bytes:
         else:
             entries.append(Sealed.of(key, outcome, arch).entry)
             results.append({"key": key, "bytes": len(entries[-1])})
-    head = canonical_json({"format": FORMAT, "results": results})
+    head = _written({"format": FORMAT, "results": results})
     return _packed(b"".join((head, b"\n", *entries)))
 
 
@@ -243,7 +246,7 @@ def encode_refusal(has: Description) -> bytes:
 
     `has`: what the worker has.
     """
-    return _packed(canonical_json({"format": FORMAT, "refused": _description_json(has)}))
+    return _packed(_written({"format": FORMAT, "refused": _description_json(has)}))
 
 
 def decode_results(message: bytes, arch: str) -> Refused | dict[str, Received]:
@@ -293,7 +296,7 @@ def encode_setup(setup: Setup, archs: Iterable[str]) -> bytes:
         setup: the build's.
         archs: the archs to report a toolchain for.
     """
-    return _packed(canonical_json({"format": FORMAT, **_setup_json(setup), "archs": list(archs)}))
+    return _packed(_written({"format": FORMAT, **_setup_json(setup), "archs": list(archs)}))
 
 
 def decode_setup(message: bytes) -> tuple[Setup, tuple[str, ...]]:
@@ -311,7 +314,7 @@ def decode_setup(message: bytes) -> tuple[Setup, tuple[str, ...]]:
 
 def encode_description(has: Description) -> bytes:
     """Return what a worker has as a message."""
-    return _packed(canonical_json({"format": FORMAT, **_description_json(has)}))
+    return _packed(_written({"format": FORMAT, **_description_json(has)}))
 
 
 def decode_description(message: bytes) -> Description:
@@ -348,17 +351,37 @@ def _description_of(given: Mapping[str, Any]) -> Description:
 # -- frames ----------------------------------------------------------------------------------------------------------
 
 
+class _Contexts(threading.local):
+    """Those of one thread: to make one takes longer than a message."""
+
+    def __init__(self) -> None:
+        self.pack = zstandard.ZstdCompressor(level=_LEVEL).compress
+        self.unpack = zstandard.ZstdDecompressor().decompress
+
+
+_CONTEXTS = _Contexts()
+
+
 def _packed(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=_LEVEL).compress(data)
+    return _CONTEXTS.pack(data)
 
 
 def _unpacked(message: bytes) -> bytes:
     try:
         if zstandard.frame_content_size(message) > _JOB_BYTES_MAX:
             raise MessageError(f"expected a message of at most {_JOB_BYTES_MAX} bytes")
-        return zstandard.ZstdDecompressor().decompress(message, max_output_size=_JOB_BYTES_MAX)
+        return _CONTEXTS.unpack(message, max_output_size=_JOB_BYTES_MAX)
     except zstandard.ZstdError as error:
         raise MessageError(f"expected a zstd frame, got {error}") from None
+
+
+def _written(document: Json) -> bytes:
+    """Return JSON in a seventh of the time of `canonical_json`."""
+    try:
+        return _ENCODER.encode(document)
+    except UnicodeEncodeError:
+        # half a surrogate pair, which UTF-8 has no bytes for
+        return canonical_json(document)
 
 
 def _document(message: bytes) -> dict[str, Any]:

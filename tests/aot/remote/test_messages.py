@@ -23,7 +23,12 @@ from tests.aot.remote.cluster import CAPTURED, PLACE, VARIANTS, key_of
 SETUP = Setup("0.1.0 (abc)", 12040, 2.5)
 VARIANT = replace(
     VARIANTS[3],
-    constexprs=(("D", 3), ("T", DType("fp16")), ("F", FunctionRef("a.b:f")), ("X", (1.5, None, "é", (True,)))),
+    constexprs=(
+        ("D", 3),
+        ("T", DType("fp16")),
+        ("F", FunctionRef("a.b:f")),
+        ("X", (1.5, None, "é", (True, 2**63 - 1))),
+    ),
     hints=(("x", 16),),
     config=Config((("D", 3),), (("num_warps", 8),), "D > 2"),
     derived=(("E", -1),),
@@ -52,6 +57,11 @@ def compiled(tmp_path: Path) -> CompiledVariant:
 def test_a_job_arrives() -> None:
     # names of this machine's files stay here
     assert messages.decode_job(messages.encode_job(JOB)) == replace(JOB, captured=JOB.captured._replace(files=()))
+
+
+def test_a_text_that_utf8_cannot_hold_arrives() -> None:
+    job = replace(JOB, where="half a pair: \ud800, é")
+    assert messages.decode_job(messages.encode_job(job)) == replace(job, captured=job.captured._replace(files=()))
 
 
 def test_a_job_is_a_document_without_code_or_paths() -> None:
