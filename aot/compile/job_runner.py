@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -117,7 +118,7 @@ def run(
     try:
         yield from farm.find()
         if farm.missing:
-            with open_executor() as executor:
+            with open_executor() as executor, _uncollected():
                 yield from farm.compile_missing(executor, ahead, keep_going=keep_going)
         done = True
     finally:
@@ -266,6 +267,20 @@ class _Flight:
         compiling = self._submit(key, following)
         self.running[compiling] = key
         compiling.add_done_callback(self.done.put)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Exempt existing objects from garbage collection: collections would traverse all variants again and again."""
+    if gc.get_freeze_count():
+        # someone else's
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _taken(done: SimpleQueue[Future[Any]], limit_s: float | None) -> Iterator[Future[Any]]:
