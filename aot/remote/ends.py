@@ -7,9 +7,10 @@ from typing import Any, Final, Protocol
 
 __all__ = ["Ends"]
 
-# time between two looks, and more for each future, so that looking takes about a hundredth of a core
+# time between two looks, and more for each future: looking takes less than a hundredth of a core, and the results of a large farm share
+# messages; its workers have other jobs at hand
 _LOOK_S: Final = 0.02
-_LOOK_EACH_S: Final = 0.00003
+_LOOK_EACH_S: Final = 0.0001
 _RUNNING: Final = frozenset({"pending", "lost"})
 
 
