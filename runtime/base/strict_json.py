@@ -45,7 +45,8 @@ def parse_json(raw: bytes, where: str) -> Json:
     from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
 
     _core.check_json(raw, where)
-    value: Json = _decoder().decode(raw.decode("ascii"))
+    # canonical: no spaces to skip
+    value: Json = _decoder().raw_decode(raw.decode("ascii"))[0]
     return value
 
 
