@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,21 @@ def test_every_job_is_compiled_and_kept(cache, compiler):
     for event in events:
         assert event.compiled == compiler().compile_variant(event.job.variant, PLACE)
         assert cache.get(event.job.key) == encode_compiled(event.compiled, event.job.variant.arch)
+
+
+@pytest.mark.parametrize(("frozen", "expected"), [(0, ["freeze", "compile", "unfreeze"]), (1, ["compile"])])
+def test_the_garbage_collector_leaves_variants_alone_while_they_compile(cache, compiler, monkeypatch, frozen, expected):
+    calls: list[str] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
+    for name in ("freeze", "unfreeze"):
+        monkeypatch.setattr(gc, name, partial(calls.append, name))
+    run(
+        [job(0)],
+        compiler(),
+        cache,
+        executor=lambda: ThreadPoolExecutor(1, initializer=calls.append, initargs=("compile",)),
+    )
+    assert calls == expected
 
 
 def test_what_the_cache_has_needs_no_executor(cache, compiler):
