@@ -22,7 +22,7 @@ _TOGETHER_MIN: Final = 3
 _TOGETHER_MAX: Final = 64
 # a network may let workers reach the scheduler only
 _VAIN_MAX: Final = 3
-# for all of them; `worker.collect` gives up those of a stuck worker earlier
+# for all of them, if the worker that collects is stuck; it gives up those of another stuck worker earlier
 _COLLECT_S: Final = 5.0
 # for a connection to a worker that the build may not reach at all
 _REACH_S: Final = 5.0

@@ -96,6 +96,20 @@ def test_a_worker_that_gives_no_result_does_not_keep_those_of_others(
     assert len(alone) < len(NAMES)
 
 
+def test_a_stuck_collecting_worker_does_not_keep_the_results_of_others(
+    alone: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from nojit.aot.remote import results
+
+    async def stick(places: Any, dask_worker: Any = None) -> dict[str, bytes]:
+        return await asyncio.Event().wait()  # type: ignore[return-value] # which never comes
+
+    monkeypatch.setattr(worker, "collect", stick)
+    monkeypatch.setattr(results, "_COLLECT_S", 0.1)
+    assert talk(run_all) == [b"0", b"1", b"2", b"3"]
+    assert sorted(alone) == NAMES
+
+
 def test_workers_that_do_not_reach_each_other_are_not_asked_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(places: Any, dask_worker: Any = None) -> dict[str, bytes]:
         return {}
