@@ -20,9 +20,10 @@ BUILD = """
 import signal, sys
 from functools import partial
 from nojit.aot.cli import main
-from nojit.aot.remote import executor
+from nojit.aot.remote import build_facts
 signal.signal(signal.SIGINT, signal.default_int_handler)
-executor.Limits = partial(executor.Limits, **eval(sys.argv.pop(1)))
+# where the command takes them from; a test says that they arrive
+build_facts.Limits = partial(build_facts.Limits, **eval(sys.argv.pop(1)))
 main()
 """
 

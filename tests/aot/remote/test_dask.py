@@ -174,6 +174,7 @@ def test_a_scheduler_that_ends_leaves_old_bundles_and_what_was_compiled(farm: Fa
     farm.scheduler.kill()
     code, document = build.end()
     assert code == 1
+    assert any(text.endswith("trying again for 0.5 s") for text in build.told), build.told
     assert f"expected a scheduler at tcp://127.0.0.1:{farm.port} (" in document["error"]["message"]
     assert bundles(project) == alone
     # what the next build goes on with
