@@ -68,7 +68,7 @@ def test_a_launch_that_has_its_plan(bundle_path: Path, fakecuda: FakeCuda, faket
     for name, call in launch.items():
         call()
         before = [sys.getrefcount(one) for one in held]
-        for _ in starved(call, 1):
+        for _ in starved(call):
             call()
         gc.collect()
         assert [sys.getrefcount(one) for one in held] == before, name
@@ -84,7 +84,7 @@ def test_a_first_launch(bundle_path: Path, fakecuda: FakeCuda, faketorch: Module
         bundles[-1].kernel("add")(x, 64, 2.5, MODE="exact")
 
     before = sys.getrefcount(x)
-    for _ in starved(first_launch, 17):
+    for _ in starved(first_launch):
         launched = fakecuda.launch_count()
         first_launch()
         assert fakecuda.launch_count() == launched + 1, "what failed can be tried again"
@@ -124,7 +124,7 @@ def test_a_call_that_nothing_serves(fakecuda: FakeCuda, faketorch: ModuleType) -
 
     call()
     before = [sys.getrefcount(one) for one in given]
-    for allocation in starved(call, 1):
+    for allocation in starved(call):
         gc.collect()
         assert [sys.getrefcount(one) for one in given] == before, allocation
     call()

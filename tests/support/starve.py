@@ -9,6 +9,8 @@ import pytest
 
 __all__ = ["needs_sound_python", "starve", "starved"]
 
+_ALLOCATIONS_MAX = 20_000
+
 _testcapi = pytest.importorskip("_testcapi", reason="this Python was built without its test modules")
 
 needs_sound_python = pytest.mark.skipif(
@@ -43,19 +45,19 @@ def starve(call: Callable[[], object], allocation: int) -> bool:
     return False
 
 
-def starved(call: Callable[[], object], stride: int, tries: int = 400) -> Iterator[int]:
+def starved(call: Callable[[], object]) -> Iterator[int]:
     """Starve `call` at one allocation after another; yield after each, until several in a row were never reached.
+
+    No allocation is left out: one that CPython itself cannot do without is avoided by what `call` passes, or `starve` names it.
 
     Args:
         call: raises MemoryError where it is out of memory.
-        stride: 1 for every allocation; one that is prime to most loops reaches each kind of allocation of a long call.
-        tries: what to give up after.
     """
     unreached = 0
-    for number in range(tries):
-        unreached = 0 if starve(call, number * stride) else unreached + 1
-        yield number * stride
+    for allocation in range(_ALLOCATIONS_MAX):
+        unreached = 0 if starve(call, allocation) else unreached + 1
+        yield allocation
         # an allocation whose failure is made up for looks like one that was not reached
         if unreached > 20:
             return
-    pytest.fail(f"a call of more than {tries * stride} allocations")
+    pytest.fail(f"a call of more than {_ALLOCATIONS_MAX} allocations")
