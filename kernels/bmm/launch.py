@@ -20,7 +20,16 @@ from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.products.checks import result_dtype
-from nojit.kernels.products.matrices import BATCHED, Layout, Mapped, layout_of, mapped, stored, transposed
+from nojit.kernels.products.matrices import (
+    BATCHED,
+    Layout,
+    Mapped,
+    layout_of,
+    mapped,
+    mapped_product,
+    stored,
+    transposed,
+)
 from nojit.kernels.products.splits import TILE, copied_rows, padded_width, splits_of
 from torch import Tensor
 
@@ -124,7 +133,7 @@ def prepare(
     few = few_of(left, right, whole.processors) if fits and not tuned and not library.is_batch_invariant() else None
     if few is not None:
         return replace(whole.few(few), shape=shape, swapped=swapped is not few.is_turned)
-    maps = _maps_of(left, right, result, a.element_size()) if fits and not is_unaligned(out) else None
+    maps = whole.maps if fits and not is_unaligned(out) else None
     if maps is None:
         return replace(whole.pointed(), shape=shape, swapped=swapped)
     # without these kernels, as in the profile `core`, the bundle chooses among the tiles that it has
@@ -138,15 +147,6 @@ def prepare(
     product = whole.shared(described) if schedule.is_shared else whole.mapped(described, schedule)
     product = replace(product, shape=shape, swapped=swapped)
     return Padded(product, of_b, copy, swapped) if schedule.is_copied else product
-
-
-def _maps_of(left: Layout, right: Layout, result: Layout, element_bytes: int) -> tuple[Mapped, Mapped, Mapped] | None:
-    maps = mapped(left, element_bytes), mapped(right, element_bytes), mapped(result, element_bytes, turn=False)
-    of_a, of_b, of_out = maps
-    # the matrices of an expanded result would overwrite one another
-    if of_a is None or of_b is None or of_out is None or of_out.shape[1] != result.shape[0]:
-        return None
-    return of_a, of_b, of_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,12 @@ class _Whole:
         """(B, M, N, K)."""
         batch, rows, depth = self.left.shape
         return batch, rows, self.right.shape[2], depth
+
+    @property
+    def maps(self) -> tuple[Mapped, Mapped, Mapped] | None:
+        """TMA descriptions of both factors, or of their transposes, and of the result; None if one cannot be described."""
+        size = self.a.element_size()
+        return mapped_product(mapped(self.left, size), mapped(self.right, size), self.result, size)
 
     @property
     def splits(self) -> int:

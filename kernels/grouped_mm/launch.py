@@ -11,7 +11,7 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, is_unaligned, processors,
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.grouped_mm.checks import shape_of
 from nojit.kernels.products.groups import cuts_depth
-from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, mapped_product, transposed
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "prepare"]
@@ -131,9 +131,8 @@ class _Whole:
         if cols * element_bytes % MAP_BYTES:
             return None
         target = Layout((1, rows, cols), (0, strides[0], strides[1]))
-        of_a, of_out = (mapped(layout, element_bytes, turn=False) for layout in (self.left, target))
-        of_b = mapped(self.right, element_bytes)
-        return None if of_a is None or of_b is None or of_out is None else (of_a, of_b, of_out)
+        of_a = mapped(self.left, element_bytes, turn=False)
+        return mapped_product(of_a, mapped(self.right, element_bytes), target, element_bytes)
 
     @property
     def bias_numbers(self) -> tuple[int, int, int]:
@@ -163,12 +162,9 @@ class _Whole:
     def maps_by_depth(self) -> tuple[Mapped, Mapped, Mapped] | None:
         """TMA descriptions of the transpose of `mat_a`, of `mat_b` and of the result; None if one cannot be described."""
         element_bytes = self.operands.mat_a.element_size()
-        layouts = transposed(self.left), layout_of(self.operands.mat_b, 1), self.result
-        of_a, of_b, of_out = (mapped(layout, element_bytes, turn=False) for layout in layouts)
-        # the matrices of an expanded result would overwrite one another
-        if of_a is None or of_b is None or of_out is None or of_out.shape[1] != self.result.shape[0]:
-            return None
-        return of_a, of_b, of_out
+        layouts = transposed(self.left), layout_of(self.operands.mat_b, 1)
+        of_a, of_b = (mapped(layout, element_bytes, turn=False) for layout in layouts)
+        return mapped_product(of_a, of_b, self.result, element_bytes)
 
     def mapped_by_depth(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Return the launch arguments for the sm_90 kernel whose groups are ranges of K.

@@ -8,7 +8,7 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
-__all__ = ["BATCHED", "Layout", "Mapped", "layout_of", "mapped", "stored", "transposed"]
+__all__ = ["BATCHED", "Layout", "Mapped", "layout_of", "mapped", "mapped_product", "stored", "transposed"]
 
 BATCHED: Final = 3
 """Number of dimensions of a batch of matrices."""
@@ -65,6 +65,21 @@ def mapped(layout: Layout, element_bytes: int, *, turn: bool = True) -> Mapped |
     if straight is not None or not turn:
         return straight
     return _mapped(transposed(layout), element_bytes, is_transposed=True)
+
+
+def mapped_product(
+    of_a: Mapped | None, of_b: Mapped | None, result: Layout, result_bytes: int
+) -> tuple[Mapped, Mapped, Mapped] | None:
+    """Return the TMA descriptions of both factors and of a result whose elements have `result_bytes` bytes.
+
+    Returns:
+        None if a factor has none, no descriptor can hold the result, or matrices of the result share memory.
+    """
+    of_out = mapped(result, result_bytes, turn=False)
+    # the matrices of an expanded result would overwrite one another
+    if of_a is None or of_b is None or of_out is None or of_out.shape[1] != result.shape[0]:
+        return None
+    return of_a, of_b, of_out
 
 
 def stored(of_out: Mapped, element_bytes: int, parts: int) -> tuple[Mapped, int]:

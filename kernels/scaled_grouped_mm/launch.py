@@ -10,7 +10,7 @@ import torch
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, has_maps, is_unaligned, processors
 from nojit.kernels.products.launch_fp8 import FP8_BYTES, takes_bytes
-from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, mapped_product, transposed
 from nojit.kernels.scaled_grouped_mm.checks import RESULT
 from nojit.kernels.scaled_grouped_mm.scales import Scales, scales_of
 from torch import Tensor
@@ -120,13 +120,10 @@ class _Whole:
 
         None if one cannot be described, or the sm_90 kernel cannot read column scales with their strides.
         """
-        of_a, of_b = (mapped(layout, FP8_BYTES, turn=False) for layout in (self.left, self.right))
-        of_out = mapped(self.result, RESULT_BYTES, turn=False)
-        if of_a is None or of_b is None or of_out is None:
-            return None
         if self.scales.kind == "ends" and self.scales.strides[-1] not in {0, 1}:
             return None
-        return of_a, of_b, of_out
+        of_a, of_b = (mapped(layout, FP8_BYTES, turn=False) for layout in (self.left, self.right))
+        return mapped_product(of_a, of_b, self.result, RESULT_BYTES)
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Return the launch arguments for the sm_90 kernel, with TMA descriptions of a, b's transposes and the result."""

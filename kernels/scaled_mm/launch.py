@@ -11,7 +11,7 @@ from nojit.kernels import library
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import has_maps, is_unaligned, nothing, processors
 from nojit.kernels.products.launch_fp8 import FP8_BYTES, takes_bytes
-from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, stored, transposed
+from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, mapped_product, stored, transposed
 from nojit.kernels.products.splits import copied_rows, padded_width, splits_of
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from torch import Tensor
@@ -107,16 +107,8 @@ def prepare(
     scales = scales_of(scale_a, scale_b, a, b)
     whole = _Whole(operands, left, right, result, scales, dtype, fast)
     fits = not is_unaligned(operands.a, operands.b, out) and (maps_run or has_maps)(a.device) and whole.suits_maps
-    maps = _maps_of(left, right, result, dtype.itemsize) if fits else None
+    maps = whole.maps if fits else None
     return whole.mapped(maps) if maps is not None else whole.pointed()
-
-
-def _maps_of(left: Layout, right: Layout, result: Layout, result_bytes: int) -> tuple[Mapped, Mapped, Mapped] | None:
-    of_a, of_b = (mapped(layout, FP8_BYTES, turn=False) for layout in (left, right))
-    of_out = mapped(result, result_bytes, turn=False)
-    if of_a is None or of_b is None or of_out is None:
-        return None
-    return of_a, of_b, of_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +129,12 @@ class _Whole:
         """(M, N, K)."""
         _, rows, depth = self.left.shape
         return rows, self.right.shape[1], depth
+
+    @property
+    def maps(self) -> tuple[Mapped, Mapped, Mapped] | None:
+        """TMA descriptions of a, of the transpose of b and of the result; None if one cannot be described."""
+        of_a, of_b = (mapped(layout, FP8_BYTES, turn=False) for layout in (self.left, self.right))
+        return mapped_product(of_a, of_b, self.result, self.dtype.itemsize)
 
     @property
     def processors(self) -> int:
