@@ -8,11 +8,10 @@ outside the result. The input's descriptor has the convolution's stride as its e
 
 from nojit.kernels.kernel_functions import divide
 from nojit.kernels.kernel_sm90_copies import copy_out
-from nojit.kernels.products.kernel_sm90 import lanes_of
+from nojit.kernels.products.kernel_sm90 import lanes_of, staged
 from nojit.kernels.products.kernel_sm90_tiles import halves_of, reinterpret
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 
 DEPTH = gl.constexpr(64)
 """Elements of the summed dimension per step: channels, or positions of a box."""
@@ -134,14 +133,7 @@ def store_panels(
         # tensor
         if col + STORED < limit:
             acc = add_bias(acc, bias, channel + STORED, limit - col - STORED)
-            # wait until the previous store from this buffer has read it
-            if STORED == 0:
-                tma.store_wait(0)
-            else:
-                tma.store_wait(1)
-            piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
-            piece.store(acc.to(out_memory.dtype))
-            fence_async_shared()
+            piece = staged(OWN, out_memory, acc, STORED, PANEL)
             copy_out(out_map, [n, d, h, w, channel + STORED], box5(out_map, piece, 0))
 
 

@@ -17,7 +17,7 @@ from nojit.kernels.conv.kernel_sm90_boxes import (
 )
 from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
-from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, multiply_steps
+from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, multiply_steps, staged
 from nojit.kernels.products.kernel_sm90_tiles import finish, halves_of
 from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
@@ -119,14 +119,7 @@ def _store_panels(
         # rows past the group's last channel would overwrite the next group, since TMA skips only those outside the
         # tensor
         if row < sizes[1]:
-            # wait until the previous store from this buffer has read it
-            if STORED == 0:
-                tma.store_wait(0)
-            else:
-                tma.store_wait(1)
-            piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
-            piece.store(acc.to(out_memory.dtype))
-            fence_async_shared()
+            piece = staged(OWN, out_memory, acc, STORED, PANEL)
             flat = (tap[0] * taps[1] + tap[1]) * taps[2] + tap[2]
             copy_out(out_map, [0, split, channel, flat, start], box5(out_map, piece, 0))
 

@@ -216,6 +216,23 @@ def scale_and_add(acc, epilogue, index_z, row, col):
 
 
 @gluon.jit
+def staged(OWN: gl.constexpr, out_memory, acc, STORED: gl.constexpr, PANEL: gl.constexpr):
+    """Round `PANEL` columns of a consumer to one of its two buffers, in turn; return the buffer, ready for TMA stores.
+
+    `STORED`: columns of the tile that were stored before.
+    """
+    # wait until the previous store from this buffer has read it
+    if STORED == 0:
+        tma.store_wait(0)
+    else:
+        tma.store_wait(1)
+    piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
+    piece.store(acc.to(out_memory.dtype))
+    fence_async_shared()
+    return piece
+
+
+@gluon.jit
 def store_rows(
     OWN: gl.constexpr, out_map, out_memory, acc, place, epilogue, STORED: gl.constexpr, PANEL: gl.constexpr,
     EPILOGUE: gl.constexpr,
@@ -234,12 +251,5 @@ def store_rows(
         split, index_z, row, col = place
         if EPILOGUE:
             acc = scale_and_add(acc, epilogue, index_z, row, col + STORED)
-        # wait until the previous store from this buffer has read it
-        if STORED == 0:
-            tma.store_wait(0)
-        else:
-            tma.store_wait(1)
-        piece = out_memory.index(OWN * 2 + STORED // PANEL % 2)
-        piece.store(acc.to(out_memory.dtype))
-        fence_async_shared()
+        piece = staged(OWN, out_memory, acc, STORED, PANEL)
         copy_out(out_map, [split, index_z, row, col + STORED], box(out_map, piece, 0))
