@@ -21,9 +21,8 @@ from nojit.aot.cli.building.build_results import (
     show_plans,
     show_result,
     show_targets,
-    tell_of_kept,
-    warn_of_absent,
 )
+from nojit.aot.cli.building.requested_plans import plan_request
 from nojit.aot.cli.console import Output
 from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.cli.options.build_request import Request
@@ -34,7 +33,6 @@ from nojit.aot.compile.job_runner import Finished
 from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.compile.processes.source_compiler import SourceCompiler
 from nojit.aot.compile.toolchain.installed_triton import files_of
-from nojit.aot.inspect.bundles_in_place import read_in_place
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.manifest.reader import find_manifests, load_manifest
 from nojit.aot.pipeline.build import build as build_bundles
@@ -45,14 +43,10 @@ from nojit.aot.pipeline.settled import is_settled
 from nojit.aot.pipeline.stamp import Draft, Stamp
 from nojit.aot.pipeline.targets import choose_targets, with_families
 from nojit.aot.plan.compiler_interface import Compiler
-from nojit.aot.plan.left_out import Absence
-from nojit.aot.plan.plan import Plan, absent_kernels
-from nojit.aot.plan.planner import make_plans
+from nojit.aot.plan.plan import Plan
 from nojit.aot.provenance.write_statement import Invocation, attest, signed_problems
-from nojit.aot.recording.inputs import bundle_name, is_recording, read_recordings
-from nojit.aot.recording.origins import recorded_triton
-from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
-from nojit.runtime.errors import ManifestError, PackageError
+from nojit.aot.recording.inputs import is_recording
+from nojit.runtime.errors import PackageError
 
 if TYPE_CHECKING:
     from nojit.aot.remote.executor import RemoteExecutor
@@ -119,7 +113,7 @@ def run(out: Output, request: Request, asked: str) -> int:
     ):
         if request.plan:
             return _choose_targets(out, request, compiler, view)
-        plans, absent = _plan(request, compiler, view)
+        plans, absent = plan_request(request, compiler, view)
         result = (
             None
             if request.dry_run
@@ -157,7 +151,7 @@ def _choose_targets(out: Output, request: Request, compiler: Compiler, view: _Re
         named = (load_manifest(path).bundle.archs for path in find_manifests(places))
         archs = tuple(sorted({arch for each in named for arch in each}, key=arch_order))
     asked = replace(request, archs=with_families(archs, compiler.archs()), keep_going=True)
-    plans, _ = _plan(asked, compiler, view)
+    plans, _ = plan_request(asked, compiler, view)
     counts = Counts()
 
     def on_expected(expected: int) -> None:
@@ -198,82 +192,6 @@ def load_compiler(
     tritons = find_toolchains(toolchains)
     named = {triton.name: SourceCompiler(triton, pinned) for triton in tritons}
     return ToolchainCompiler(named or {"": SourceCompiler(pin=pinned)})
-
-
-def _plan(request: Request, compiler: Compiler, view: View) -> tuple[list[Plan], tuple[Absence, ...]]:
-    recordings = [place for place in request.places if is_recording(place)]
-    manifests = [place for place in request.places if not is_recording(place)]
-    plans, absent = _plan_manifests(request, manifests, compiler, view) if manifests else ([], ())
-    recorded = _plan_recordings(request, recordings, compiler, view) if recordings else []
-    names = {plan.bundle.name for plan in plans}
-    for plan in recorded:
-        if plan.bundle.name in names:
-            what = "expected another name for the bundle of the recordings than for one of the manifests: pass --name"
-            raise ManifestError(what, got=repr(plan.bundle.name), where=str(recordings[0]))
-    return [*plans, *recorded], absent
-
-
-def _plan_recordings(request: Request, places: Sequence[Path], compiler: Compiler, view: View) -> list[Plan]:
-    if len(compiler.toolchains) > 1:
-        what = "expected one --toolchain for recordings: that of the recorded program"
-        raise ManifestError(what, got=", ".join(compiler.toolchains), where=str(places[0]))
-    recorded = read_recordings(places)
-    for what, where in recorded.recording.problems:
-        view.warn(f"the recording lacks {what} - at {where}")
-    plans = make_recorded_plans(
-        recorded,
-        request.archs,
-        compiler,
-        name=request.name or bundle_name(places[0]),
-        kernels=request.kernels,
-        trials=request.trials,
-        on_planned=view.planned,
-    )
-    recorded_with = recorded_triton(recorded.recording)
-    for plan in plans[:1]:
-        built_with = dict(compiler.toolchain(plan.arch)).get("triton", "")
-        if recorded_with and built_with.partition("+")[0] != recorded_with:
-            view.warn(
-                f"recorded with Triton {recorded_with}, built with {built_with}: programs that use the first one are not served; "
-                f"build with it: pip install triton=={recorded_with}, or nojit build --toolchain {recorded_with}=VENV"
-            )
-    if request.dry_run:
-        for refused in (each for plan in plans for each in plan.refused):
-            view.warn(f"FAILED {refused.message}")
-    return plans
-
-
-def _plan_manifests(
-    request: Request, places: Sequence[Path], compiler: Compiler, view: View
-) -> tuple[list[Plan], tuple[Absence, ...]]:
-    unique = {path.resolve(): path for path in find_manifests(places)}
-    where = ", ".join(map(str, unique.values()))
-    planned = make_plans(
-        list(unique.values()),
-        request.archs,
-        request.profile,
-        compiler,
-        request.kernels,
-        tuning=request.tuning,
-        retune=request.retune,
-        tuned=request.tuned,
-        most=request.most,
-        in_place=read_in_place(request.folder),
-        on_planned=view.planned,
-    )
-    absent = absent_kernels(planned)
-    plans = [plan for plan in planned if plan.kernels]
-    if request.tuning and not plans and not absent:
-        raise ManifestError(
-            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning", got="none", where=where
-        )
-    warn_of_absent(view, planned, absent)
-    tell_of_kept(view, plans)
-    if not plans:
-        raise ManifestError(
-            "expected a variant to build; check --kernel, --profile and --arch", got="none", where=where
-        )
-    return plans, absent
 
 
 def _build_twins(
