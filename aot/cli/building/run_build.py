@@ -39,9 +39,10 @@ from nojit.aot.pipeline.build import build as build_bundles
 from nojit.aot.pipeline.debug_twins import compare_twins, twin_plans
 from nojit.aot.pipeline.outcome import failure_of
 from nojit.aot.pipeline.report import TWINS, BuildResult, Done
-from nojit.aot.pipeline.settled import is_settled
-from nojit.aot.pipeline.stamp import Draft, Stamp
+from nojit.aot.pipeline.stamp_recorder import Draft
+from nojit.aot.pipeline.stamp_rule import is_settled
 from nojit.aot.pipeline.targets import choose_targets, with_families
+from nojit.aot.pipeline.up_to_date import Stamp
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan
 from nojit.aot.provenance.write_statement import Invocation, attest, signed_problems
@@ -89,7 +90,7 @@ def run(out: Output, request: Request, asked: str) -> int:
     Args:
         out: the output of the command.
         request: the build that the command line requests.
-        asked: key of the stamp (the record of an up-to-date build), from `nojit.aot.pipeline.stamp.asked_of`. Empty for a dry
+        asked: key of the stamp (the record of an up-to-date build), from `nojit.aot.pipeline.stamp_file.asked_of`. Empty for a dry
             run.
     """
     failures = Failures(out)

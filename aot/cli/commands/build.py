@@ -18,7 +18,8 @@ from nojit.aot.cli.options.build_request import Request
 from nojit.aot.cli.options.caches import given_shared, shared_options
 from nojit.aot.cli.options.executors import executor_option, given_executor
 from nojit.aot.cli.options.toolchains import toolchain_option
-from nojit.aot.pipeline.stamp import Stamp, asked_of, changes, find_stamp
+from nojit.aot.pipeline.stamp_file import asked_of
+from nojit.aot.pipeline.up_to_date import Stamp, changes, find_stamp
 from nojit.runtime.base.wording import few
 
 __all__ = ["command"]

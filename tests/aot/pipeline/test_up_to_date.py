@@ -29,8 +29,9 @@ from nojit.aot.compile.sources.file_facts import (
     still,
     with_digest,
 )
-from nojit.aot.pipeline import stamp
-from nojit.aot.pipeline.stamp import asked_of, changes, find_stamp
+from nojit.aot.pipeline import stamp_file
+from nojit.aot.pipeline.stamp_file import asked_of
+from nojit.aot.pipeline.up_to_date import changes, find_stamp
 
 from tests.aot.projects import KERNEL, Project, entry
 
@@ -79,7 +80,7 @@ class Stamped:
     def kept(self, number: int = 0) -> dict[str, Any]:
         """Read an existing stamp; 0 is the oldest."""
         paths = sorted((self.cache / "stamps").iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        kept: dict[str, Any] = json.loads(paths[number].read_bytes()[len(stamp._MAGIC) + 32 :])
+        kept: dict[str, Any] = json.loads(paths[number].read_bytes()[len(stamp_file.MAGIC) + 32 :])
         return kept
 
     def asked(self) -> str:
@@ -249,9 +250,9 @@ def test_the_toolchain_and_nojit_itself_are_in_the_stamp(stamped):
         package / "language/core.py",
         package / "backends/nvidia/bin/ptxas",
         package / "backends/nvidia/bin/ptxas-blackwell",
-        Path(stamp.__file__),
-        Path(stamp.__file__).parents[1] / "compile/triton/compiler.py",
-        Path(stamp.__file__).parents[1] / "plan/planner.py",
+        Path(stamp_file.__file__),
+        Path(stamp_file.__file__).parents[1] / "compile/triton/compiler.py",
+        Path(stamp_file.__file__).parents[1] / "plan/planner.py",
         Path(sys.modules["msgspec"].__file__),
         Path(sys.modules["zstandard"].__file__),
         sys.executable,
@@ -292,7 +293,7 @@ def copied(stamped: Stamped, tmp_path: Path) -> Path:
     kept = stamped.kept() | {"files": {}, "links": {}, "folders": [], "outputs": {}, "reports": [[], []]}
     cache = tmp_path / "cache"
     cache.mkdir(mode=0o700)
-    stamp._write(cache, kept["asked"], kept)
+    stamp_file.write_stamp(cache, kept["asked"], kept)
     assert find_stamp(cache, kept["asked"]) is not None
     return cache
 
@@ -319,9 +320,9 @@ def test_a_link_is_no_stamp(copied, stamped):
 
 
 def test_old_stamps_go(copied, stamped, monkeypatch):
-    monkeypatch.setattr(stamp, "_STAMPS_MAX", 3)
+    monkeypatch.setattr(stamp_file, "_STAMPS_MAX", 3)
     for number in range(5):
-        stamp._write(copied, str(number), {})
+        stamp_file.write_stamp(copied, str(number), {})
     assert len([*(copied / "stamps").iterdir()]) == 3
 
 
@@ -443,7 +444,7 @@ def test_a_stamp_of_which_inodes_changed_is_written_anew(copied, stamped, tmp_pa
     path.write_text("one")
     fact = with_digest(fact_of(str(path)), hashlib.sha256(b"one").hexdigest())
     kept = stamped.kept() | {"files": {str(path): fact}, "links": {}, "folders": [], "outputs": {}, "reports": [[], []]}
-    stamp._write(copied, kept["asked"], kept)
+    stamp_file.write_stamp(copied, kept["asked"], kept)
     (tmp_path / "other").hardlink_to(path)
     assert find_stamp(copied, kept["asked"]) is not None
     edit(path)
