@@ -34,7 +34,7 @@ class Tell(Protocol):
         """Learn what an autotuner selected, once, after its first launch; return what counts its launches, or None.
 
         `names` are those of the arguments that its launches pass, in order. The result has ``launches`` and ``due``, as
-        `nojit.runtime.recording.live.Known`.
+        `nojit.runtime.recording.known_specialization.Known`.
         """
 
     def launched(self, known: Any, number: int, grid: Any, args: Sequence[Any], /) -> object:

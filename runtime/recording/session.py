@@ -21,7 +21,7 @@ from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError, SettingError
 from nojit.runtime.recording import inductor_hooks
 from nojit.runtime.recording.file import PART_SUFFIX, read_recording, write_recording
-from nojit.runtime.recording.live import Recorder, say
+from nojit.runtime.recording.recorder import Recorder, say
 from nojit.runtime.recording.triton_hooks import Hooks
 
 __all__ = ["FAKE", "VARIABLE", "Session", "follow_generated", "merge_parts", "parts_beside", "record", "start"]

@@ -19,7 +19,8 @@ from types import FrameType
 from typing import Any, Final
 
 from nojit.runtime.errors import RecordingError
-from nojit.runtime.recording.live import Call, Known, Recorder
+from nojit.runtime.recording.known_specialization import Known
+from nojit.runtime.recording.recorder import Call, Recorder
 
 __all__ = ["Hooks"]
 

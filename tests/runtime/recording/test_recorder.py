@@ -344,7 +344,7 @@ def test_a_failure_of_the_recorder_is_a_problem_and_the_program_goes_on(recorded
     def fail(*_args):
         raise ZeroDivisionError("of the recorder")
 
-    monkeypatch.setattr("nojit.runtime.recording.live.capture", fail)
+    monkeypatch.setattr("nojit.runtime.recording.recorder.capture", fail)
     with recorded() as recording:
         make_scale()[(1,)](Tensor(), Tensor(), 2, 0.5, BLOCK=64)
     assert recording.problems[0][0] == "ZeroDivisionError: of the recorder"
@@ -355,7 +355,7 @@ def test_a_source_that_cannot_be_read_is_a_problem(recorded, gpu, monkeypatch):
     def fail(*_args):
         raise OSError("could not get source code")
 
-    monkeypatch.setattr("nojit.runtime.recording.live.capture", fail)
+    monkeypatch.setattr("nojit.runtime.recording.recorder.capture", fail)
     with recorded() as recording:
         make_scale()[(1,)](Tensor(), Tensor(), 2, 0.5, BLOCK=64)
     ((what, where),) = recording.problems
