@@ -7,8 +7,8 @@ from typing import Any
 
 from nojit.runtime.serve.standin.callbacks import since
 from nojit.runtime.serve.standin.driver import driver
-from nojit.runtime.serve.standin.layouts import NVMMASharedLayout
 from nojit.runtime.serve.standin.registry import exported
+from nojit.runtime.serve.standin.shared_layouts import NVMMASharedLayout
 from nojit.runtime.serve.standin.type_names import BITS, canonicalize_dtype, is_power_of_two, validate_block_shape
 
 __all__ = ["GluonTensorDescriptor", "TensorDescriptor", "TensorDescriptorIm2Col"]
