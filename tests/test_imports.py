@@ -304,7 +304,7 @@ def test_the_url_of_a_shared_cache_alone_loads_fsspec():
     importers = {
         (found.importer, found.lazy) for found in imports() if top(found.target) in {"fsspec", "s3fs", "gcsfs"}
     }
-    assert importers == {("nojit.aot.cache.objects", True)}
+    assert importers == {("nojit.aot.cache.store_urls", True)}
 
 
 def test_a_request_to_a_registry_alone_loads_requests():

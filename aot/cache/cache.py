@@ -16,9 +16,9 @@ from typing import TypeVar
 
 from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, entry_name, open_entry, seal
 from nojit.aot.cache.folder import PrivateFolder
-from nojit.aot.cache.guard import FaultError
 from nojit.aot.cache.shared import SharedCache, Turn, mirror_of
 from nojit.aot.cache.store import Folder
+from nojit.aot.cache.time_limits import FaultError
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError
 

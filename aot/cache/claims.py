@@ -18,8 +18,8 @@ import time
 from collections.abc import Collection
 from typing import Final
 
-from nojit.aot.cache.guard import WRITE, Guard, Limits
 from nojit.aot.cache.store import Store
+from nojit.aot.cache.time_limits import WRITE, Guard, Limits
 
 __all__ = ["Claims", "is_claim", "is_leftover"]
 

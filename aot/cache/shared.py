@@ -13,8 +13,8 @@ from typing import Final, Protocol
 from nojit.aot.cache.claims import Claims
 from nojit.aot.cache.entry import ENTRY_BYTES_MAX, entry_name, split_signed, with_signature
 from nojit.aot.cache.folder import PrivateFolder
-from nojit.aot.cache.guard import READ, WRITE, FaultError, Guard, Limits
 from nojit.aot.cache.store import Store, UnfitError
+from nojit.aot.cache.time_limits import READ, WRITE, FaultError, Guard, Limits
 
 __all__ = ["MIRRORS", "SharedCache", "Signer", "Turn", "Verifier", "mirror_of"]
 

@@ -1,4 +1,4 @@
-"""Places that hold the entries of a cache: what each place can do, and folders. `objects` has those that fsspec reaches.
+"""Places that hold the entries of a cache: what each place can do, and folders. `store_urls` has those that fsspec reaches.
 
 The names in a place have at most one slash. A reader sees a whole object or none.
 """

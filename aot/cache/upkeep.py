@@ -14,10 +14,10 @@ from typing import TypeVar
 from nojit.aot.cache.claims import is_claim, is_leftover
 from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, entry_key, open_entry, split_signed
 from nojit.aot.cache.folder import check_cache_folder
-from nojit.aot.cache.guard import READ, WRITE, FaultError, Guard, Limits
-from nojit.aot.cache.objects import open_store
 from nojit.aot.cache.shared import MIRRORS, Verifier
 from nojit.aot.cache.store import Folder, Store, Stored, UnfitError
+from nojit.aot.cache.store_urls import open_store
+from nojit.aot.cache.time_limits import READ, WRITE, FaultError, Guard, Limits
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError
 

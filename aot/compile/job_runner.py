@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from nojit.aot.cache.cache import Cache, Turn
 from nojit.aot.cache.entry import EntryError, seal
-from nojit.aot.cache.guard import FaultError
+from nojit.aot.cache.time_limits import FaultError
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, CompileError

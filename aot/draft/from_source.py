@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from nojit.aot.manifest.expression_tree import is_boolean, tree_of
 from nojit.aot.manifest.options import OPTIONS
-from nojit.aot.manifest.questions import QUESTION
+from nojit.aot.manifest.placeholders import PLACEHOLDER
 from nojit.aot.manifest.toml import flat, toml_key, toml_text, toml_texts, toml_value
 from nojit.aot.plan.outline import Heuristic, Outline, OutlinedConfig, Unspelled, Use
 from nojit.runtime.expr.operations import ExpressionError
@@ -60,7 +60,7 @@ class _Page:
     def ask(self, question: str) -> str:
         """Note a question; return the TOML that holds its place."""
         self.questions.append(question)
-        return toml_text(f"{QUESTION}{question}")
+        return toml_text(f"{PLACEHOLDER}{question}")
 
 
 def draft_manifest(outline: Outline, spelling: str, archs: Sequence[str]) -> Draft:

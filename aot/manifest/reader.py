@@ -19,7 +19,7 @@ from nojit.aot.manifest.config_rules import check_config, check_options
 from nojit.aot.manifest.expressions import check_rules
 from nojit.aot.manifest.function_names import check_name
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.manifest.questions import find_questions
+from nojit.aot.manifest.placeholders import find_placeholders
 from nojit.aot.manifest.spec import PATTERNS, BundleSpec, KernelSpec, Manifest
 from nojit.aot.manifest.structure import check_structure
 from nojit.aot.manifest.text import ManifestText
@@ -140,7 +140,7 @@ def _toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> Reading:
     found = mistakes.within(source)
-    questions = list(find_questions(data, "$"))
+    questions = list(find_placeholders(data, "$"))
     for place, question in questions:
         got = "a place that nojit init left open: replace the string"
         found.add(f"expected {question or 'a value'}", got=got, at=place)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from nojit.aot.base.files import write_file
-from nojit.aot.oci.checks import checked, checked_document
+from nojit.aot.oci.digest_checks import checked, checked_document
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, INDEX, Descriptor, Document, encode
 from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal

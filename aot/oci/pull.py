@@ -13,8 +13,8 @@ from typing import Final
 
 from nojit.aot.base.files import sync
 from nojit.aot.inspect.contents import open_bundle
-from nojit.aot.oci.checks import read_whole
 from nojit.aot.oci.copying import read_listed
+from nojit.aot.oci.digest_checks import read_whole
 from nojit.aot.oci.documents import Descriptor
 from nojit.aot.oci.endpoints import ReleaseSource
 from nojit.aot.oci.reasons import refusal

@@ -13,8 +13,8 @@ from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 from nojit.aot.oci.answers import Answer
-from nojit.aot.oci.checks import checked, checked_document
 from nojit.aot.oci.client import Body, Client
+from nojit.aot.oci.digest_checks import checked, checked_document
 from nojit.aot.oci.documents import (
     INDEX,
     MANIFEST,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from nojit.aot.base.files import check_folder
-from nojit.aot.oci.checks import other_digest
+from nojit.aot.oci.digest_checks import other_digest
 from nojit.aot.oci.documents import Descriptor
 from nojit.aot.oci.endpoints import ReleaseSource
 from nojit.aot.oci.reasons import refusal

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-from nojit.aot.cache.objects import check_url
+from nojit.aot.cache.store_urls import check_url
 from nojit.aot.cli.console import PLACE
 from nojit.aot.cli.options.build_request import SharedRequest
 
@@ -114,9 +114,9 @@ def open_shared(request: SharedRequest, wait_s: float, tell: Callable[[str], Non
         PackageError: a library is not installed, or the private key cannot be used.
         BundleTrustError: a public key cannot be used.
     """
-    from nojit.aot.cache.guard import Limits  # noqa: PLC0415 - most builds have no shared cache
-    from nojit.aot.cache.objects import open_store  # noqa: PLC0415 - as above
     from nojit.aot.cache.shared import SharedCache  # noqa: PLC0415 - as above
+    from nojit.aot.cache.store_urls import open_store  # noqa: PLC0415 - as above
+    from nojit.aot.cache.time_limits import Limits  # noqa: PLC0415 - most builds have no shared cache
 
     limits = Limits(wait_s=wait_s)
     signer = None

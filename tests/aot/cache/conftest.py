@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from nojit.aot.cache.objects import check_url, open_store
 from nojit.aot.cache.store import Store
+from nojit.aot.cache.store_urls import check_url, open_store
 
 NEEDED = {"memory": ("fsspec",), "file": (), "s3": ("s3fs", "moto", "flask", "flask_cors")}
 _NUMBERS = count()

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 from nojit.aot.cache.cache import Cache
-from nojit.aot.cache.guard import Limits
-from nojit.aot.cache.objects import open_store
 from nojit.aot.cache.shared import SharedCache
 from nojit.aot.cache.store import Store
+from nojit.aot.cache.store_urls import open_store
+from nojit.aot.cache.time_limits import Limits
 from nojit.aot.compile import job_runner
 from nojit.aot.compile.job_runner import Finished, Job
 from nojit.aot.manifest.spec import KernelSpec

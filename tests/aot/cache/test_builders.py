@@ -17,7 +17,7 @@ from tests.aot.conftest import ROOT
 BUILD = """
 import json, sys
 from pathlib import Path
-from nojit.aot.cache.guard import Limits
+from nojit.aot.cache.time_limits import Limits
 from tests.aot.cache.jobs import Machine, jobs
 
 folder, place, count, mishap, expiry_s = sys.argv[1:]

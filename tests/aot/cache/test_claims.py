@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from nojit.aot.cache import claims as module
 from nojit.aot.cache.claims import Claims
-from nojit.aot.cache.guard import Guard, Limits
 from nojit.aot.cache.store import Folder
+from nojit.aot.cache.time_limits import Guard, Limits
 
 KEY, OTHER = "a" * 64, "b" * 64
 LIMITS = Limits(beat_s=1e6, expiry_s=20.0)

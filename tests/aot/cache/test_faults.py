@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from nojit.aot.cache.guard import Limits
 from nojit.aot.cache.store import Folder
+from nojit.aot.cache.time_limits import Limits
 
 from tests.aot.cache.conftest import skip_without
 from tests.aot.cache.jobs import Machine, jobs

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from nojit.aot.cache.objects import check_url, open_store
 from nojit.aot.cache.store import Folder, Store
+from nojit.aot.cache.store_urls import check_url, open_store
 from nojit.runtime.errors import PackageError
 
 
@@ -170,7 +170,7 @@ class TestUrls:
         assert str(caught.value).endswith(f", got {given}")
 
     def test_of_a_library_that_is_missing_say_how_to_install_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("nojit.aot.cache.objects.find_spec", lambda _name: None)
+        monkeypatch.setattr("nojit.aot.cache.store_urls.find_spec", lambda _name: None)
         with pytest.raises(
             PackageError, match=r"expected gcsfs to be installed, for gs://.*; pip install 'nojit\[farm\]'"
         ):

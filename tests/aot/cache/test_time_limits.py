@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
-from nojit.aot.cache.guard import READ, WRITE, FaultError, Guard, Limits
+from nojit.aot.cache.time_limits import READ, WRITE, FaultError, Guard, Limits
 
 LIMITS = Limits(operation_s=0.05, faults=3)
 
