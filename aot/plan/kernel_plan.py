@@ -17,9 +17,9 @@ from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.manifest_entries import ManifestEntry
 from nojit.aot.plan.plan import PlannedKernel
-from nojit.aot.plan.space import expand_space, narrowed
 from nojit.aot.plan.toolchain_configs import with_toolchain
-from nojit.aot.plan.tuned import expand_tuned
+from nojit.aot.plan.tuned_tables import expand_tuned
+from nojit.aot.plan.tuning_space import expand_space, narrowed
 from nojit.aot.plan.variant import Variant, functions_of
 from nojit.aot.plan.variant_fit import check_decorators, fit_tuned, fit_variant
 from nojit.runtime.errors import ManifestError

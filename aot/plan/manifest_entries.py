@@ -18,7 +18,7 @@ from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.function_facts import SourcePlace, module_of
 from nojit.aot.plan.in_place import InPlace
 from nojit.aot.plan.toolchain_configs import check_toolchains, tables_for, with_toolchains
-from nojit.aot.plan.tuned import check_tuned, read_folder
+from nojit.aot.plan.tuned_tables import check_tuned, read_folder
 from nojit.aot.plan.variant import functions_in
 from nojit.runtime.base.suggestions import did_you_mean, nearest_or_few
 from nojit.runtime.errors import ManifestError, TuningError

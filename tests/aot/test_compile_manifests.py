@@ -26,7 +26,7 @@ from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.space import expand_space
+from nojit.aot.plan.tuning_space import expand_space
 from nojit.aot.plan.variant import Variant
 from nojit.aot.plan.variant_fit import fit_variant
 

@@ -11,8 +11,8 @@ import pytest
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import Expansion, expand_kernel
-from nojit.aot.plan.space import expand_space
-from nojit.aot.plan.tuned import check_tuned, expand_tuned, read_folder
+from nojit.aot.plan.tuned_tables import check_tuned, expand_tuned, read_folder
+from nojit.aot.plan.tuning_space import expand_space
 from nojit.runtime.expr.expression import parse
 
 from tests.support.points import point_of

@@ -11,8 +11,8 @@ import torch
 from nojit import runtime
 from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.events import Candidate, Hello, Opened
-from nojit.aot.tune.measure.find import FoundProblem, find_problems, of_kernels
 from nojit.aot.tune.measure.nvml import Nvml
+from nojit.aot.tune.measure.problem_lookup import FoundProblem, find_problems, of_kernels
 from nojit.aot.tune.measure.stage import ContextLost, Unready
 from nojit.aot.tune.store.records import Device, Status, identity_of
 from nojit.runtime.errors import DriverError, NojitError, NoMatchingVariantError

@@ -11,7 +11,7 @@ import pytest
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.plan.space import expand_space
+from nojit.aot.plan.tuning_space import expand_space
 from nojit.aot.plan.variant import Variant
 from nojit.runtime.errors import ManifestError
 

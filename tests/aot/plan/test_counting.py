@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.space import expand_space
+from nojit.aot.plan.tuning_space import expand_space
 from nojit.runtime.errors import ManifestError
 
 from tests.aot.entries import ARCH_NUMBERS, Entry, entries, spec

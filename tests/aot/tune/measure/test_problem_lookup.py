@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from nojit.aot.tune.measure.find import find_problems, of_kernels
+from nojit.aot.tune.measure.problem_lookup import find_problems, of_kernels
 from nojit.runtime.errors import NojitError
 
 
