@@ -233,7 +233,7 @@ def is_batch_invariant() -> bool:
 
 @cache
 def _is_set_in_the_environment() -> bool:
-    from nojit.runtime.tuning.invariance import is_batch_invariant as read  # noqa: PLC0415 - as above
+    from nojit.runtime.tuning.batch_invariance import is_batch_invariant as read  # noqa: PLC0415 - as above
 
     return read()
 

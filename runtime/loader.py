@@ -331,7 +331,7 @@ def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tupl
 
 
 def _batch_invariant() -> bool:
-    from nojit.runtime.tuning.invariance import is_batch_invariant  # noqa: PLC0415 - seldom set
+    from nojit.runtime.tuning.batch_invariance import is_batch_invariant  # noqa: PLC0415 - seldom set
 
     return is_batch_invariant()
 

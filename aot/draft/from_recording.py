@@ -18,7 +18,7 @@ from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of
 from nojit.aot.recording.tuned_from_winners import TOOL, Chosen, device_of
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import Recording
-from nojit.runtime.recording.generated import MODULE as GENERATED
+from nojit.runtime.recording.generated_kernels import MODULE as GENERATED
 from nojit.runtime.tuning.tuned_tables import TunedDevice, TunedTable
 from nojit.runtime.types.names import NONE
 from nojit.runtime.values import Value, identity

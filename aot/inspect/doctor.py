@@ -28,7 +28,7 @@ from nojit.runtime.errors import BundleError, BundleTrustError, NojitError, Tuni
 from nojit.runtime.fallback.policy import policy_of
 from nojit.runtime.loader import Bundle, load, process_policy
 from nojit.runtime.target import spell_arch, spell_driver
-from nojit.runtime.tuning.invariance import is_batch_invariant
+from nojit.runtime.tuning.batch_invariance import is_batch_invariant
 from nojit.runtime.tuning.overrides import read_overrides
 
 __all__ = [

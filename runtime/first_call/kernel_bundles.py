@@ -129,7 +129,7 @@ class KernelBundles:
         if self._overrides and (override := self._overrides.get(bundle)):
             tuning, origins = override.tuning, override.origins
         if self._batch_invariant:
-            from nojit.runtime.tuning.invariance import settled  # noqa: PLC0415 - seldom asked for
+            from nojit.runtime.tuning.batch_invariance import settled  # noqa: PLC0415 - seldom asked for
 
             tuning = settled(tuning, table, spell_arch(bundle.arch))
             origins = origins or [bundle.images.file.path]

@@ -10,7 +10,7 @@ from sys import modules
 from typing import Any, Final, Protocol
 
 from nojit.runtime.recording.forced_settings import SEEN, force_settings
-from nojit.runtime.recording.generated import MODULE
+from nojit.runtime.recording.generated_kernels import MODULE
 from nojit.runtime.recording.winner_spelling import config_by_name
 
 __all__ = ["Tell", "compiled_configs", "watch"]

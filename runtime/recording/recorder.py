@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import NojitError, RecordingError
-from nojit.runtime.recording import generated
+from nojit.runtime.recording import generated_kernels
 from nojit.runtime.recording.closure import Closure, capture
 from nojit.runtime.recording.closure import digest_of as closure_digest
 from nojit.runtime.recording.distributions import Distributions
@@ -214,12 +214,12 @@ class Recorder:
             config: the config.
             names: names of the arguments that its launches pass, in order.
         """
-        closure = generated.capture_generated(tuner.fn)
+        closure = generated_kernels.capture_generated(tuner.fn)
         digest = self._write_closure(closure)
         properties = tuner.device_props
         arch = f"sm_{properties.cc}" if isinstance(properties.cc, int) else str(properties.cc)
         self._device = self._device if self._device[0] else (arch, properties.index)
-        found = generated.read_generated(tuner.fn, source, options, arch=arch, closure=digest)
+        found = generated_kernels.read_generated(tuner.fn, source, options, arch=arch, closure=digest)
         typed = {name for name, _ in found["types"]}
         places = [(place, name) for place, name in enumerate(names) if name in typed]
         known = self._known.setdefault(specialization_digest(found), Known(found, places))
@@ -227,8 +227,12 @@ class Recorder:
             self._write_specialization(known, trial=False, warmup=False)
         if arch not in self._inductors:
             self._inductors.add(arch)
-            self._add("inductor", arch=arch, **generated.facts_of_triton())
-        winner = {"key": generated.key_of(tuner), "config": encoded_config(config, found["qualname"]), "time_ns": None}
+            self._add("inductor", arch=arch, **generated_kernels.facts_of_triton())
+        winner = {
+            "key": generated_kernels.key_of(tuner),
+            "config": encoded_config(config, found["qualname"]),
+            "time_ns": None,
+        }
         self._add("winner", module=found["module"], qualname=found["qualname"], closure=digest, **winner)
         return known
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from nojit.runtime.base.launch_options import CONFIG_OPTIONS
 from nojit.runtime.recording.forced_settings import SEEN, force_settings
-from nojit.runtime.recording.generated import key_of
+from nojit.runtime.recording.generated_kernels import key_of
 from nojit.runtime.recording.winner_spelling import config_by_name
 from nojit.runtime.values import decode_value
 

@@ -11,7 +11,7 @@ from typing import Any
 from nojit.runtime import _core
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.observe.events import Served, emit
-from nojit.runtime.recording.generated import MODULE
+from nojit.runtime.recording.generated_kernels import MODULE
 from nojit.runtime.recording.origins import Origins
 from nojit.runtime.recording.triton_functions import place_of
 from nojit.runtime.serve.function import ADVICE, Function, Host, Unserved
@@ -177,7 +177,7 @@ class Server:
 
         Args:
             function: the ``@triton.jit`` function.
-            key: see `nojit.runtime.recording.generated.key_of`.
+            key: see `nojit.runtime.recording.generated_kernels.key_of`.
             host: whose function it is.
 
         Returns:

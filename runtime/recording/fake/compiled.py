@@ -23,7 +23,7 @@ from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.fake.addresses import address_of
 from nojit.runtime.recording.fake.answers import Gpu
 from nojit.runtime.recording.fake.attention import choose_attention
-from nojit.runtime.recording.fake.fused import keep_fused
+from nojit.runtime.recording.fake.fused_operators import keep_fused
 from nojit.runtime.recording.fake.inference import INNER
 from nojit.runtime.recording.fake.launches import Launches, specialization_of
 from nojit.runtime.recording.fake.patches import Patches

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
-from nojit.runtime.recording.fake import known
+from nojit.runtime.recording.fake import known_values
 from nojit.runtime.recording.fake.addresses import described
 from nojit.runtime.recording.fake.answers import Gpu, index_of
 from nojit.runtime.recording.fake.inference import Inference, inner_device, outer_device
@@ -95,12 +95,12 @@ class Dispatch(TorchDispatchMode):  # type: ignore[misc] # a class of torch's
 
     def _refuse_writes(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Stop the program if an operator would write values of a GPU into a tensor of the CPU."""
-        for written in known.written_of(func, args, kwargs):
+        for written in known_values.written_of(func, args, kwargs):
             if not isinstance(written, FakeTensor):
                 self._problems.stop(f"{func}, which writes values of a GPU into {described(written)}")
 
     def _infer(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        values = known.follow(func, args, kwargs)
+        values = known_values.follow(func, args, kwargs)
         inputs, named = pytree.tree_map(self._input, (tuple(args), kwargs))
         named.pop("pin_memory", None)
         try:
@@ -127,7 +127,7 @@ class Dispatch(TorchDispatchMode):  # type: ignore[misc] # a class of torch's
 
         def fake(value: torch.Tensor) -> torch.Tensor:
             tensor = self.without_values(value, device)
-            known.remember(tensor, value)
+            known_values.remember(tensor, value)
             return tensor
 
         return pytree.tree_map_only(torch.Tensor, fake, values)
@@ -140,7 +140,7 @@ class Dispatch(TorchDispatchMode):  # type: ignore[misc] # a class of torch's
         if tensors and all(one.device.type == "cpu" for one, _ in tensors) and not func._schema.is_mutable:  # noqa: SLF001 - torch has no other name for it
             return values
         for one, value in tensors:
-            known.remember(one, value)
+            known_values.remember(one, value)
         return found
 
     def _places_of_masks(self, func: Any, args: Sequence[Any]) -> list[Any] | None:
@@ -151,8 +151,8 @@ class Dispatch(TorchDispatchMode):  # type: ignore[misc] # a class of torch's
         for index in args[1]:
             if index is None or index.dtype not in {torch.bool, torch.uint8}:
                 places.append(index)
-            elif not isinstance(index, FakeTensor) or known.is_known(index):
-                mask = known.copy_of(index) if isinstance(index, FakeTensor) else index
+            elif not isinstance(index, FakeTensor) or known_values.is_known(index):
+                mask = known_values.copy_of(index) if isinstance(index, FakeTensor) else index
                 places += self._known(list(mask.nonzero().unbind(1)), args)
             else:
                 return None

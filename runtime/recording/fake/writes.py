@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nojit.runtime.recording.fake.known import forget
+from nojit.runtime.recording.fake.known_values import forget
 
 __all__ = ["forget_written", "may_write"]
 

@@ -16,7 +16,7 @@ import torch._inductor.config as settings
 import triton
 from nojit import runtime
 from nojit.runtime.errors import NoMatchingVariantError
-from nojit.runtime.recording import generated
+from nojit.runtime.recording import generated_kernels
 from nojit.runtime.recording.closure import digest_of
 from nojit.runtime.recording.file import Recording, read_recording
 from nojit.runtime.recording.winner_spelling import encoded_config
@@ -57,12 +57,12 @@ def record(recorder: Recorder) -> None:
     """Write what the live recorder writes of a generated kernel."""
     autotuner = load(pointwise())
     config, source, options = compiled(autotuner)
-    closure = generated.capture_generated(autotuner.fn)
+    closure = generated_kernels.capture_generated(autotuner.fn)
     digest = digest_of(closure)
     recorder.writer.add("closure", digest=digest, closure=closure)
-    found = generated.read_generated(autotuner.fn, source, options, arch="sm_90", closure=digest)
+    found = generated_kernels.read_generated(autotuner.fn, source, options, arch="sm_90", closure=digest)
     recorder.add(found)
-    winner: dict[str, Any] = {"key": generated.key_of(autotuner), "config": encoded_config(config, "")}
+    winner: dict[str, Any] = {"key": generated_kernels.key_of(autotuner), "config": encoded_config(config, "")}
     recorder.writer.add(
         "winner", module=found["module"], qualname=found["qualname"], closure=digest, time_ns=None, **winner
     )

@@ -7,7 +7,7 @@ import pytest
 import torch._inductor.config as settings
 import triton
 from nojit.aot.compile.triton.closures import functions_of
-from nojit.runtime.recording import generated, inductor_hooks
+from nojit.runtime.recording import generated_kernels, inductor_hooks
 from nojit.runtime.recording.closure import digest_of
 from nojit.runtime.recording.drift import drift_of, fingerprint
 from nojit.runtime.recording.winner_spelling import config_by_name
@@ -43,12 +43,14 @@ class Server:
 def test_a_key_depends_on_no_device_and_no_path():
     first, second = load(pointwise(device=0, count=132)), load(pointwise(device=3, count=114))
     assert first.filename != second.filename
-    assert generated.key_of(first) == generated.key_of(second)
-    assert digest_of(generated.capture_generated(first.fn)) == digest_of(generated.capture_generated(second.fn))
+    assert generated_kernels.key_of(first) == generated_kernels.key_of(second)
+    assert digest_of(generated_kernels.capture_generated(first.fn)) == digest_of(
+        generated_kernels.capture_generated(second.fn)
+    )
 
 
 def test_another_constant_in_the_text_is_another_closure():
-    known = fingerprint(generated.capture_generated(load(pointwise(constant=1.0)).fn))
+    known = fingerprint(generated_kernels.capture_generated(load(pointwise(constant=1.0)).fn))
     assert not drift_of(load(pointwise(constant=1.0)).fn, known)
     assert "source text" in drift_of(load(pointwise(constant=2.0)).fn, known)
 
@@ -56,7 +58,7 @@ def test_another_constant_in_the_text_is_another_closure():
 def test_a_specialization_is_what_inductor_compiled():
     autotuner = load(pointwise())
     config, source, options = compiled(autotuner)
-    found = generated.read_generated(autotuner.fn, source, options, arch="sm_90", closure="c")
+    found = generated_kernels.read_generated(autotuner.fn, source, options, arch="sm_90", closure="c")
     assert (found["module"], found["qualname"]) == ("torch._inductor", "triton_poi_fused_tanh_0")
     assert found["types"] == [["in_ptr0", "*fp32"], ["out_ptr0", "*fp32"], ["xnumel", "i32"]]
     assert found["hints"] == [["in_ptr0", 16], ["out_ptr0", 16]]
@@ -68,7 +70,7 @@ def test_a_specialization_is_what_inductor_compiled():
 def test_a_closure_of_a_generated_kernel_compiles_to_inductors_machine_code():
     autotuner = load(pointwise())
     _, source, options = compiled(autotuner)
-    made = functions_of(generated.capture_generated(autotuner.fn), "recording")[0]
+    made = functions_of(generated_kernels.capture_generated(autotuner.fn), "recording")[0]
     with triton.knobs.compilation.scope():
         triton.knobs.compilation.disable_line_info = True
         triton.knobs.compilation.always_compile = True
@@ -86,7 +88,7 @@ def test_a_closure_of_a_generated_kernel_compiles_to_inductors_machine_code():
 def test_a_recorded_kernel_is_launched_with_inductors_grid_and_nothing_is_compiled(monkeypatch):
     autotuner = load(pointwise())
     recorded = config_by_name(autotuner.configs[0])
-    key, block = generated.key_of(autotuner), autotuner.configs[0].kwargs["XBLOCK"]
+    key, block = generated_kernels.key_of(autotuner), autotuner.configs[0].kwargs["XBLOCK"]
     kernel = Kernel()
     end = inductor.install(Server({key: inductor.Generated(kernel, recorded, {"num_warps": recorded["num_warps"]})}))
     monkeypatch.setattr(triton, "compile", None)
@@ -107,7 +109,7 @@ def test_a_config_that_tuning_found_is_taken_although_the_autotuner_does_not_lis
     autotuner = load(pointwise())
     recorded = {"XBLOCK": 2048, "num_warps": 2, "num_ctas": 1, "num_stages": 1}
     kernel = Kernel()
-    end = inductor.install(Server({generated.key_of(autotuner): inductor.Generated(kernel, recorded, {})}))
+    end = inductor.install(Server({generated_kernels.key_of(autotuner): inductor.Generated(kernel, recorded, {})}))
     try:
         autotuner.precompile()
         autotuner.run("in", "out", 5000, stream=7)
@@ -163,7 +165,7 @@ def test_two_servers_may_end_in_any_order():
     tuner = triton_heuristics.CachingAutotuner
     before, autotuner = (tuner.precompile, triton_helpers.set_driver_to_gpu), load(pointwise())
     recorded = inductor.Generated(Kernel(), {"XBLOCK": 2048, "num_warps": 2, "num_ctas": 1, "num_stages": 1}, {})
-    end_first = inductor.install(Server({generated.key_of(autotuner): recorded}))
+    end_first = inductor.install(Server({generated_kernels.key_of(autotuner): recorded}))
     end_second = inductor.install(Server({}))
     end_first()
     asked = []
