@@ -356,6 +356,19 @@ def test_a_plan_passes_what_is_compiled_in_by_nothing(open_c: Callable[..., CBun
         plan.launch([None, struct.pack("<i", -3), struct.pack("<q", -3), None])
 
 
+def test_a_plan_says_the_kind_and_the_dtype_of_each_value(open_c: Callable[..., CBundle]) -> None:
+    params = {
+        "x": "*bf16", "mask": "*i1", "on": "i1", "n": "i64", "m": "u32", "scale": "fp32", "pair": "(*kfp8e5,none)",
+        "three": "=3", "tile": "tensordesc<fp16[64,64]>",
+    }  # fmt: skip
+    call = (at(0x1000, "bfloat16"), at(0x1000, "bool"), True, 2**40, 5, 0.5, (at(0x1000, "float8_e5m2"), None), 3, TILE)
+    plan = open_c(kernel("k", params, grid=["n"])).kernel("k").prepare(*call)
+    assert plan.kinds() == [
+        ("pointer", "bf16"), ("pointer", "i1"), ("bool", "i1"), ("int", "i64"), ("uint", "u32"), ("float", "fp32"),
+        ("pointer", "fp8e5"), ("none", ""), ("none", ""), ("descriptor", "fp16"),
+    ]  # fmt: skip
+
+
 def test_a_plan_computes_the_grid_with_constants(open_c: Callable[..., CBundle], fakecuda: FakeCuda) -> None:
     made = kernel("k", {"tile": "=3", "n": "i32"}, grid=["cdiv(n, tile)"])
     open_c(made).kernel("k").prepare(3, 7).launch([None, struct.pack("<i", 7)])

@@ -39,6 +39,21 @@ DTYPES = ("", "i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", 
 _TORCH = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64", "int8": "i8", "int16": "i16", "int32": "i32",
           "int64": "i64", "uint8": "u8", "uint16": "u16", "uint32": "u32", "uint64": "u64", "bool": "i1",
           "float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"}  # fmt: skip
+KINDS = (
+    "default",
+    "none",
+    "bool",
+    "int",
+    "uint",
+    "float",
+    "pointer",
+    "tuple",
+    "descriptor",
+    "text",
+    "dtype",
+    "function",
+)
+"""Kinds of arguments, by the numbers of `nj_arg_kind`."""
 _NONE, _BOOL, _INT, _UINT, _FLOAT, _POINTER, _TUPLE, _DESCRIPTOR, _TEXT, _DTYPE, _FUNCTION = range(1, 12)
 CURRENT_DEVICE = -1
 
@@ -232,6 +247,8 @@ class ValueInfo(ctypes.Structure):
         ("size", ctypes.c_size_t),
         ("name", ctypes.c_char_p),
         ("type", ctypes.c_char_p),
+        ("kind", ctypes.c_uint32),
+        ("dtype", ctypes.c_uint32),
         ("bytes", ctypes.c_size_t),
         ("hint", ctypes.c_int),
     )
@@ -346,6 +363,11 @@ class CPlan:
             info = self.value(number)
             listed.append((info.name.decode(), info.type.decode(), info.bytes, info.hint))
         return listed
+
+    def kinds(self) -> list[tuple[str, str]]:
+        """Return the kind and the dtype of each value, as `nojit.h` names them."""
+        values = map(self.value, range(self.about().value_count))
+        return [(KINDS[value.kind], DTYPES[value.dtype]) for value in values]
 
     def launch(self, values: Sequence[bytes | None], grid: tuple[int, int, int] | None = None, stream: int = 0) -> None:
         """Launch with the bytes of each value."""

@@ -134,8 +134,9 @@ nj_code nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_info *in
         return nj_refuse_number(plan->kernel, number, plan->values.count, "values", error);
     }
     const nj_leaf_value *value = &plan->values.all[number];
-    nj_plan_value_info all = {sizeof all, plan->values.names[number], plan->values.types[number],
+    nj_plan_value_info all = {sizeof all, plan->values.names[number], plan->values.types[number], NJ_ARG_NONE, NJ_DTYPE_NONE,
                               value->is_descriptor ? sizeof(nj_tensor_descriptor) : value->bytes, value->hint};
+    all.kind = nj_leaf_value_kind(value, &all.dtype);
     return nj_sized_fill(&sized, info, &all, error);
 }
 

@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(sizeof(nj_error) == 1536 && sizeof(nj_arg) == 24 && sizeof(nj_keyword) == 32 && sizeof(nj_call) == 32,
+_Static_assert(sizeof(nj_error) == 1536 && sizeof(nj_arg) == 24 && sizeof(nj_keyword) == 32 && sizeof(nj_call) == 32 &&
+                   sizeof(nj_code) == 4 && sizeof(nj_arg_kind) == 4 && sizeof(nj_dtype) == 4,
                "nojit.h says that these never grow");
 
 int nj_version(void)

@@ -63,7 +63,7 @@
  *              always 0, except for `device`. The library fills `size` in the structs that it passes to callbacks: nj_claim, nj_event
  *              and nj_reason. A struct with `size` may get new members at its end: the library reads and fills as many bytes as `size`
  *              says, and refuses a `size` that is not set and unknown members that are not 0. The others never change: nj_error has
- *              1,536 bytes, nj_arg 24, nj_keyword 32, nj_call 32.
+ *              1,536 bytes, nj_arg 24, nj_keyword 32, nj_call 32, and every enum 4.
  * Stability    While NOJIT_VERSION_MAJOR is 0, each minor version may change anything. From 1.0 on, a minor version may add functions,
  *              codes, enumerators and members of sized structs, and changes nothing else.
  * Names        The name of a function starts with that of its object: nj_bundle_, nj_kernel_, nj_plan_, nj_arg_, nj_error_.
@@ -183,7 +183,7 @@ typedef enum nj_dtype {
 typedef struct nj_tensor_descriptor {
     size_t size;
     uint64_t address; /* a multiple of 16 */
-    uint32_t dtype;                          /* an nj_dtype */
+    nj_dtype dtype;
     uint32_t rank;                           /* 1 to NJ_DESCRIPTOR_RANK_MAX */
     int64_t shape[NJ_DESCRIPTOR_RANK_MAX];   /* in elements */
     int64_t strides[NJ_DESCRIPTOR_RANK_MAX]; /* in elements; the last is 1 */
@@ -215,8 +215,8 @@ typedef enum nj_arg_kind {
 
 /* One argument. The nj_arg_ functions make it. Items, descriptors and texts are yours, and live until the call returns. */
 typedef struct nj_arg {
-    uint32_t kind;  /* an nj_arg_kind */
-    uint32_t dtype; /* POINTER: an nj_dtype; else 0 */
+    nj_arg_kind kind;
+    nj_dtype dtype; /* POINTER; else NONE */
     union {
         int64_t integer;            /* INT; BOOL: 0 or 1 */
         uint64_t unsigned_integer;  /* UINT */
@@ -247,7 +247,7 @@ typedef struct nj_call {
 /* Makes an argument of a kind, whose value is 0. */
 static inline nj_arg nj_arg_of(nj_arg_kind kind)
 {
-    nj_arg arg = {(uint32_t)kind, NJ_DTYPE_NONE, {0}, 0};
+    nj_arg arg = {kind, NJ_DTYPE_NONE, {0}, 0};
     return arg;
 }
 
@@ -295,7 +295,7 @@ static inline nj_arg nj_arg_pointer(uint64_t address, nj_dtype dtype)
 {
     nj_arg arg = nj_arg_of(NJ_ARG_POINTER);
     arg.address = address;
-    arg.dtype = (uint32_t)dtype;
+    arg.dtype = dtype;
     return arg;
 }
 
@@ -605,11 +605,13 @@ typedef struct nj_plan_value_info {
     size_t size;
     const char *name; /* of a param, or of a member of a tuple: "x.1" */
     const char *type; /* as Triton spells it: "*fp16", "i32", "fp32", "tensordesc<fp16[128,64]>" */
-    size_t bytes;     /* that a launch reads; 0 for None and a constant, which may be passed as NULL */
+    nj_arg_kind kind; /* of that type; NONE: None or a constant, for which a launch reads nothing */
+    nj_dtype dtype;   /* of the number, or of what the pointer or descriptor points to; else NONE */
+    size_t bytes;     /* that a launch reads; 0: it may be passed as NULL */
     int hint;         /* 16: the value is a multiple of 16; 1: it is 1; 0: any value */
 } nj_plan_value_info;
 
-#define NJ_PLAN_VALUE_INFO_INIT {sizeof(nj_plan_value_info), NULL, NULL, 0, 0}
+#define NJ_PLAN_VALUE_INFO_INIT {sizeof(nj_plan_value_info), NULL, NULL, NJ_ARG_DEFAULT, NJ_DTYPE_NONE, 0, 0}
 
 /* Describes a value.
  *

@@ -156,6 +156,26 @@ void nj_leaf_values_see(const nj_leaf_values *it, const void *const *values, nj_
     }
 }
 
+nj_arg_kind nj_leaf_value_kind(const nj_leaf_value *value, nj_dtype *dtype)
+{
+    static const nj_arg_kind kinds[] = {
+        [NJ_OF_BOOLS] = NJ_ARG_BOOL, [NJ_OF_INTS] = NJ_ARG_INT, [NJ_OF_UINTS] = NJ_ARG_UINT, [NJ_OF_FLOATS] = NJ_ARG_FLOAT};
+    if (value->is_descriptor) {
+        *dtype = nj_descriptor_type(value->type).pointee;
+        return NJ_ARG_DESCRIPTOR;
+    }
+    if (value->bytes == 0) {
+        *dtype = NJ_DTYPE_NONE;
+        return NJ_ARG_NONE;
+    }
+    if (*value->type.at == '*') {
+        *dtype = nj_pointee_of(value->type);
+        return NJ_ARG_POINTER;
+    }
+    *dtype = value->dtype;
+    return kinds[nj_dtypes[value->dtype].kind];
+}
+
 static bool refuse_hint(const nj_leaf_values *it, size_t number, const void *value, nj_error *error)
 {
     const nj_leaf_value *known = &it->all[number];

@@ -38,6 +38,9 @@ typedef struct {
 bool nj_leaf_values_find(nj_leaf_values *it, const nj_table *table, size_t row, nj_ids *ids, const nj_runnable *runnable, nj_error *error);
 void nj_leaf_values_clear(nj_leaf_values *it);
 
+/* Says what argument a value is; NJ_ARG_NONE if it is compiled in. Sets `dtype` to that of the number, or of what is pointed to. */
+nj_arg_kind nj_leaf_value_kind(const nj_leaf_value *value, nj_dtype *dtype);
+
 /* Checks the hints that the variant was compiled for, by one mask; false with `error` filled. */
 bool nj_leaf_values_check(const nj_leaf_values *it, const void *const *values, nj_error *error);
 

@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-/* What `*fp16` points to, `*kfp16` (to const) included; NJ_DTYPE_COUNT if the text is no such type. */
-static nj_dtype pointee_of(nj_span text)
+nj_dtype nj_pointee_of(nj_span text)
 {
     if (text.size == 0 || *text.at != '*') {
         return NJ_DTYPE_COUNT;
@@ -58,7 +57,7 @@ static bool read_constant(nj_span text, nj_ids *ids, nj_type *type, nj_error *er
 
 static nj_type plain_type(nj_span text)
 {
-    nj_dtype pointee = pointee_of(text);
+    nj_dtype pointee = nj_pointee_of(text);
     if (pointee != NJ_DTYPE_COUNT) {
         return (nj_type){.tags = NJ_BIT(NJ_TAG_POINTER), .pointee = (uint8_t)pointee};
     }
