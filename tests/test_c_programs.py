@@ -117,12 +117,22 @@ static void convert()
     std::printf("%d\n", made.kind == NJ_ARG_POINTER && made.dtype == NJ_DTYPE_FP16);
 }
 
+template <typename Launch> static void refused(Launch launch)
+{
+    try {
+        launch();
+    } catch (const nojit::error &error) {
+        std::printf("%d %s\n", error.code() == NJ_ERROR_ARGUMENT, error.what());
+    }
+}
+
 int main(int, char **words)
 {
     convert();
-    nojit::bundle bundle(words[1]);
+    nojit::bundle moved(words[1]), bundle(words[1]);
+    bundle = std::move(moved);
     std::printf("%d\n", bundle.fit() > 0);
-    for (const std::string &name : bundle.kernel_names()) {
+    for (std::string_view name : bundle.kernel_names()) {
         nojit::kernel kernel = bundle.kernel(name);
         for (const nj_param_info &param : kernel.params()) {
             std::printf("%s ", param.name);
@@ -133,7 +143,7 @@ int main(int, char **words)
         float *x = reinterpret_cast<float *>(0x1000);
         kernel(setup, x, x, x, 1000);
         nojit::plan plan = kernel.prepare(setup, x, x, x, 1000);
-        std::printf("%s %zu %zu\n", plan.value(3).type, plan.about().value_count, kernel.configs()[0].setting_count);
+        std::printf("%s %zu %zu\n", plan.values()[3].type, plan.about().value_count, kernel.configs()[0].setting_count);
         int before = asked;
         plan.launch(nullptr, {2}, x, x, x, 1008);
         nojit::plan(plan).launch(nullptr, x, x, x, 1008);
@@ -141,11 +151,11 @@ int main(int, char **words)
         const void *const values[] = {&x, &x, &x, &n};
         plan.launch_pointers(nullptr, values);
         std::printf("asked %d times\n", asked - before);
-        try {
-            plan.launch(nullptr, x, x, x, 1008L);
-        } catch (const std::invalid_argument &error) {
-            std::printf("%s\n", error.what());
-        }
+        refused([&] { plan.launch(nullptr, x, x, x, 1008L); });
+        refused([&] { plan.launch(nullptr, x, x, x, 1008.0f); });
+        refused([&] { plan.launch(nullptr, x, x, reinterpret_cast<half *>(x), 1008); });
+        refused([&] { plan.launch(nullptr, x, x, x); });
+        plan.launch(nullptr, static_cast<void *>(x), std::uint64_t{0x1000}, x, 1008u);
         int reasons = 0;
         kernel.explain(setup, [&](const nj_reason &) { reasons++; }, x, x, x, 1000);
         std::printf("%d\n", reasons);
@@ -161,7 +171,7 @@ int main(int, char **words)
     std::string_view notes = bundle.attachment(bundle.attachment_names().at(0));
     std::printf("%.*s\n", int(notes.size()), notes.data());
     try {
-        bundle.kernel(std::string("none"));
+        static_cast<void>(bundle.kernel(std::string("none")));
     } catch (const nojit::error &error) {
         std::printf("%s\n", error.what());
     }
@@ -180,7 +190,10 @@ def test_a_program_in_cpp_asks_and_launches(tmp_path: Path, fakecuda: FakeCuda) 
         "1",
         "x_ptr y_ptr out_ptr n BLOCK i32 4 4",
         "asked 0 times",
-        "expected a value of the size of i32 for n",
+        "1 expected a value of type i32, got another type of 8 bytes - at n",
+        "1 expected a value of type i32, got another type of 4 bytes - at n",
+        "1 expected a value of type *fp32, got another type of 8 bytes - at out_ptr",
+        "1 expected 4 values, got 3 - at vector_add",
         "4",
         "5",
         "1",
@@ -222,6 +235,7 @@ def test_no_argument_in_cpp_borrows_of_a_temporary(tmp_path: Path) -> None:
         'nojit::keyword{"MASK", name()}.value': False,
         "nojit::arg::tuple({1, 2})": False,
         "nojit::arg::tuple(*new std::vector<nojit::arg>{1, 2.0})": True,
+        "nojit::arg::tuple(new nojit::arg[2]{1, 2.0}, 2)": True,
         "*new std::string": True,
     }.items():
         (tmp_path / "temporary.cpp").write_text(TEMPORARY.replace("{line}", line), encoding="utf-8")

@@ -8,19 +8,17 @@
 //     nojit::plan plan = add.prepare(setup, x, y, out, n);
 //     plan.launch(stream, x, y, out, n);
 //
-// The comments in nojit.h hold here, too. Functions throw nojit::error where those of nojit.h return a code, and std::invalid_argument for a
-// grid of more than three dimensions and for values that a plan does not take. A bundle closes itself, and can be moved but not copied;
-// kernels, plans and everything that a function returns are views of it, as cheap to copy as a pointer (a plan: as a shared_ptr), and end
-// with it.
+// The comments in nojit.h hold here, too. Functions throw nojit::error where those of nojit.h return a code; those that are noexcept
+// cannot fail. A bundle closes itself, and can be moved but not copied; after a move, only assign to it or destroy it. Kernels, plans and
+// everything that a function returns are views of the bundle, as cheap to copy as a pointer (a plan: as a shared_ptr), and end with it.
 #ifndef NOJIT_HPP
 #define NOJIT_HPP
 
 #include "nojit.h"
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -31,13 +29,13 @@
 
 namespace nojit {
 
-// What a function of nojit.h filled.
+// Why a function failed: what a function of nojit.h filled, or what this header found.
 class error : public std::runtime_error {
 public:
     explicit error(const nj_error &found) : std::runtime_error(word(found)), found_(found) {}
 
-    const nj_error &found() const noexcept { return found_; }
-    nj_code code() const noexcept { return found_.code; }
+    [[nodiscard]] const nj_error &found() const noexcept { return found_; }
+    [[nodiscard]] nj_code code() const noexcept { return found_.code; }
 
 private:
     static std::string word(const nj_error &found)
@@ -52,7 +50,7 @@ private:
 
 namespace detail {
 
-template <typename T> constexpr nj_dtype builtin_dtype()
+template <typename T> constexpr nj_dtype builtin_dtype() noexcept
 {
     using plain = std::remove_cv_t<T>;
     if constexpr (std::is_void_v<plain>) {
@@ -79,12 +77,23 @@ inline void check(nj_code code, const nj_error &found)
     }
 }
 
-template <typename T> T *check(T *made, const nj_error &found)
+template <typename T> [[nodiscard]] T *check(T *made, const nj_error &found)
 {
     if (made == nullptr) {
         throw error(found);
     }
     return made;
+}
+
+[[noreturn]] inline void refuse(const std::string &what, const std::string &got, const std::string &where)
+{
+    nj_error found{};
+    found.code = NJ_ERROR_ARGUMENT;
+    found.argument = -1;
+    what.copy(found.what, sizeof found.what - 1);
+    got.copy(found.got, sizeof found.got - 1);
+    where.copy(found.where, sizeof found.where - 1);
+    throw error(found);
 }
 
 } // namespace detail
@@ -132,15 +141,16 @@ public:
     static arg dtype(const char *name) noexcept { return nj_arg_dtype(name); }
     static arg function(const char *name) noexcept { return nj_arg_function(name); }
     // A tuple of arguments; and a param that is left to its default.
-    static arg tuple(const std::vector<arg> &items) noexcept
+    static arg tuple(const arg *items, std::size_t count) noexcept
     {
-        static_assert(sizeof(arg) == sizeof(nj_arg), "arguments are passed to C as they are");
-        return nj_arg_tuple(reinterpret_cast<const nj_arg *>(items.data()), items.size());
+        static_assert(std::is_standard_layout_v<arg> && sizeof(arg) == sizeof(nj_arg), "arguments are passed to C as they are");
+        return nj_arg_tuple(reinterpret_cast<const nj_arg *>(items), count);
     }
+    static arg tuple(const std::vector<arg> &items) noexcept { return tuple(items.data(), items.size()); }
     static arg tuple(const std::vector<arg> &&) = delete;
     static arg by_default() noexcept { return nj_arg_default(); }
 
-    const nj_arg &get() const noexcept { return it_; }
+    [[nodiscard]] const nj_arg &get() const noexcept { return it_; }
 
 private:
     nj_arg it_;
@@ -148,10 +158,10 @@ private:
 
 // A keyword of a call: {"BLOCK", 128}.
 struct keyword : nj_keyword {
-    keyword(const char *name, const arg &value) noexcept : nj_keyword{name, value.get()} {}
+    keyword(const char *key, const arg &given) noexcept : nj_keyword{key, given.get()} {}
     // no conversion makes a text of 0 or nullptr
     template <typename Text, std::enable_if_t<std::is_same_v<std::decay_t<Text>, const char *> || std::is_same_v<std::decay_t<Text>, char *>, int> = 0>
-    keyword(const char *name, Text &&text) noexcept : nj_keyword{name, nj_arg_text(text)}
+    keyword(const char *key, Text &&text) noexcept : nj_keyword{key, nj_arg_text(text)}
     {
     }
 };
@@ -161,17 +171,11 @@ static_assert(sizeof(keyword) == sizeof(nj_keyword), "keywords are passed to C a
 // The numbers of a grid, one to three; none: the bundle computes them.
 class grid {
 public:
-    grid() noexcept = default;
-    grid(std::initializer_list<std::uint32_t> sizes) : given_(sizes.size() != 0)
-    {
-        if (sizes.size() > 3) {
-            throw std::invalid_argument("expected a grid of at most 3 dimensions");
-        }
-        std::copy(sizes.begin(), sizes.end(), sizes_);
-    }
+    constexpr grid() noexcept = default;
+    constexpr grid(std::uint32_t x, std::uint32_t y = 1, std::uint32_t z = 1) noexcept : given_(true), sizes_{x, y, z} {}
 
     // As nojit.h takes them: NULL for none.
-    const std::uint32_t *get() const noexcept { return given_ ? sizes_ : nullptr; }
+    [[nodiscard]] const std::uint32_t *get() const noexcept { return given_ ? sizes_ : nullptr; }
 
 private:
     bool given_ = false;
@@ -187,6 +191,49 @@ struct launch_setup {
 };
 
 namespace detail {
+
+// What a C++ value is as one of a plan's values.
+struct passed {
+    std::size_t bytes;
+    nj_arg_kind kind; // DEFAULT: a class, of which only the size is known
+    nj_dtype dtype;   // of what a pointer points to
+
+    template <typename T> static constexpr passed of() noexcept
+    {
+        if constexpr (std::is_null_pointer_v<T>) {
+            return {0, NJ_ARG_NONE, NJ_DTYPE_NONE};
+        } else if constexpr (std::is_pointer_v<T>) {
+            return {sizeof(T), NJ_ARG_POINTER, dtype_of<std::remove_cv_t<std::remove_pointer_t<T>>>::value};
+        } else if constexpr (std::is_same_v<T, bool>) {
+            return {sizeof(T), NJ_ARG_BOOL, NJ_DTYPE_NONE};
+        } else if constexpr (std::is_floating_point_v<T>) {
+            return {sizeof(T), NJ_ARG_FLOAT, NJ_DTYPE_NONE};
+        } else if constexpr (std::is_integral_v<T>) {
+            return {sizeof(T), NJ_ARG_INT, NJ_DTYPE_NONE};
+        } else if constexpr (std::is_same_v<T, nj_tensor_descriptor>) {
+            return {sizeof(T), NJ_ARG_DESCRIPTOR, NJ_DTYPE_NONE};
+        } else {
+            return {sizeof(T), NJ_ARG_DEFAULT, NJ_DTYPE_NONE};
+        }
+    }
+
+    // Integers are addresses and the bits of 16-bit floats, too. A void * points to any dtype.
+    bool fits(const nj_plan_value_info &value) const noexcept
+    {
+        if (value.kind == NJ_ARG_NONE || value.bytes != bytes) {
+            return value.kind == NJ_ARG_NONE;
+        }
+        switch (kind) {
+        case NJ_ARG_DEFAULT: return true;
+        case NJ_ARG_INT:
+            return value.kind == NJ_ARG_INT || value.kind == NJ_ARG_UINT || value.kind == NJ_ARG_POINTER ||
+                   (value.kind == NJ_ARG_FLOAT && bytes == 2);
+        case NJ_ARG_POINTER:
+            return value.kind == kind && (dtype == value.dtype || dtype == NJ_DTYPE_NONE || value.dtype == NJ_DTYPE_NONE);
+        default: return value.kind == kind;
+        }
+    }
+};
 
 // The arguments of a call and its keywords, as nojit.h takes them.
 template <std::size_t Count> struct call {
@@ -206,7 +253,7 @@ template <std::size_t Count> struct call {
 class plan {
 public:
     // Asks what values the plan takes, once: its copies share the answer.
-    explicit plan(const nj_plan *it) : it_(it), sizes_(sizes_of()) {}
+    explicit plan(const nj_plan *it) : it_(it), values_(values_of(it)) {}
 
     // Launches with pointers to values, as nj_plan_launch takes them. Checks neither how many there are nor their types.
     void launch_pointers(nj_stream stream, const void *const *values, const nojit::grid &size = {}) const
@@ -215,24 +262,25 @@ public:
         detail::check(nj_plan_launch(it_, values, size.get(), stream, &found), found);
     }
 
-    // Launches with values: one for each of value(0), value(1), ..., of its size.
+    // Launches with values: one for each of values(), of its size and kind.
     template <typename... Values> void launch(nj_stream stream, const Values &...values) const { launch(stream, nojit::grid(), values...); }
     template <typename... Values> void launch(nj_stream stream, const nojit::grid &size, const Values &...values) const
     {
         const void *const pointers[] = {static_cast<const void *>(&values)..., nullptr};
-        const std::size_t bytes[] = {(std::is_null_pointer_v<Values> ? 0 : sizeof(Values))..., 0};
-        if (sizes_->size() != sizeof...(values)) {
-            throw std::invalid_argument("expected as many values as the plan takes");
+        static constexpr detail::passed given[] = {detail::passed::of<Values>()..., detail::passed::of<std::nullptr_t>()};
+        if (values_->size() != sizeof...(values)) {
+            detail::refuse("expected " + std::to_string(values_->size()) + " values", std::to_string(sizeof...(values)), about().symbol);
         }
         for (std::size_t i = 0; i < sizeof...(values); i++) {
-            if ((*sizes_)[i] != 0 && (*sizes_)[i] != bytes[i]) {
-                throw std::invalid_argument(std::string("expected a value of the size of ") + value(i).type + " for " + value(i).name);
+            if (const nj_plan_value_info &value = (*values_)[i]; !given[i].fits(value)) {
+                detail::refuse(std::string("expected a value of type ") + value.type, "another type of " + std::to_string(given[i].bytes) + " bytes",
+                               value.name);
             }
         }
         launch_pointers(stream, pointers, size);
     }
 
-    nj_plan_info about() const
+    [[nodiscard]] nj_plan_info about() const
     {
         nj_plan_info info = NJ_PLAN_INFO_INIT;
         nj_error found;
@@ -240,29 +288,28 @@ public:
         return info;
     }
 
-    // What one of the values is; `number` is below `about().value_count`.
-    nj_plan_value_info value(std::size_t number) const
-    {
-        nj_plan_value_info info = NJ_PLAN_VALUE_INFO_INIT;
-        nj_error found;
-        detail::check(nj_plan_value(it_, number, &info, &found), found);
-        return info;
-    }
+    // What each of the values is.
+    [[nodiscard]] const std::vector<nj_plan_value_info> &values() const noexcept { return *values_; }
 
-    const nj_plan *get() const noexcept { return it_; }
+    [[nodiscard]] const nj_plan *get() const noexcept { return it_; }
 
 private:
-    std::shared_ptr<const std::vector<std::size_t>> sizes_of() const
+    using value_list = std::shared_ptr<const std::vector<nj_plan_value_info>>;
+
+    static value_list values_of(const nj_plan *it)
     {
-        std::vector<std::size_t> sizes(about().value_count);
-        for (std::size_t i = 0; i < sizes.size(); i++) {
-            sizes[i] = value(i).bytes;
+        nj_error found;
+        nj_plan_info info = NJ_PLAN_INFO_INIT;
+        detail::check(nj_plan_about(it, &info, &found), found);
+        std::vector<nj_plan_value_info> all(info.value_count, NJ_PLAN_VALUE_INFO_INIT);
+        for (std::size_t i = 0; i < all.size(); i++) {
+            detail::check(nj_plan_value(it, i, &all[i], &found), found);
         }
-        return std::make_shared<const std::vector<std::size_t>>(std::move(sizes));
+        return std::make_shared<const std::vector<nj_plan_value_info>>(std::move(all));
     }
 
     const nj_plan *it_;
-    std::shared_ptr<const std::vector<std::size_t>> sizes_; // bytes of each value; 0: any
+    value_list values_;
 };
 
 class kernel {
@@ -279,7 +326,7 @@ public:
     }
 
     // Selects and loads the variant, and enqueues nothing: of `setup`, the device and the keywords count.
-    template <typename... Args> plan prepare(const launch_setup &setup, const Args &...args) const
+    template <typename... Args> [[nodiscard]] plan prepare(const launch_setup &setup, const Args &...args) const
     {
         const detail::call<sizeof...(args)> call(setup.keywords, args...);
         nj_error found;
@@ -319,7 +366,7 @@ public:
         detail::check(nj_kernel_load(it_, device, &found), found);
     }
 
-    nj_kernel_info about() const
+    [[nodiscard]] nj_kernel_info about() const
     {
         nj_kernel_info info = NJ_KERNEL_INFO_INIT;
         nj_error found;
@@ -327,7 +374,7 @@ public:
         return info;
     }
 
-    std::vector<nj_param_info> params() const
+    [[nodiscard]] std::vector<nj_param_info> params() const
     {
         std::vector<nj_param_info> all(about().param_count, NJ_PARAM_INFO_INIT);
         nj_error found;
@@ -338,7 +385,7 @@ public:
     }
 
     // The constexprs and options of each config, the preferred one first.
-    std::vector<nj_config_info> configs() const
+    [[nodiscard]] std::vector<nj_config_info> configs() const
     {
         std::vector<nj_config_info> all(about().config_count, NJ_CONFIG_INFO_INIT);
         nj_error found;
@@ -348,7 +395,7 @@ public:
         return all;
     }
 
-    nj_kernel *get() const noexcept { return it_; }
+    [[nodiscard]] nj_kernel *get() const noexcept { return it_; }
 
 private:
     nj_kernel *it_;
@@ -360,74 +407,69 @@ public:
     explicit bundle(const std::string &path, const nj_options *options = nullptr)
     {
         nj_error found;
-        it_ = detail::check(nj_bundle_open(path.c_str(), options, &found), found);
+        it_.reset(detail::check(nj_bundle_open(path.c_str(), options, &found), found));
     }
     // Opens a bundle in memory, which has to outlive it.
-    static bundle from_memory(const void *bytes, std::size_t size, const nj_options *options = nullptr)
+    [[nodiscard]] static bundle from_memory(const void *bytes, std::size_t size, const nj_options *options = nullptr)
     {
         nj_error found;
         return bundle(detail::check(nj_bundle_open_memory(bytes, size, options, &found), found));
     }
-    bundle(bundle &&other) noexcept : it_(std::exchange(other.it_, nullptr)) {}
-    bundle &operator=(bundle &&other) noexcept
-    {
-        std::swap(it_, other.it_);
-        return *this;
-    }
-    bundle(const bundle &) = delete;
-    bundle &operator=(const bundle &) = delete;
-    ~bundle() { nj_bundle_close(it_); }
 
-    class kernel kernel(const std::string &name) const
+    [[nodiscard]] nojit::kernel kernel(std::string_view name) const
     {
         nj_error found;
-        return nojit::kernel(detail::check(nj_bundle_kernel(it_, name.c_str(), &found), found));
+        return nojit::kernel(detail::check(nj_bundle_kernel(get(), std::string(name).c_str(), &found), found));
     }
 
-    std::vector<std::string> kernel_names() const { return names(nj_bundle_kernel_name); }
-    std::vector<std::string> attachment_names() const { return names(nj_bundle_attachment_name); }
+    [[nodiscard]] std::vector<std::string_view> kernel_names() const { return names(nj_bundle_kernel_name); }
+    [[nodiscard]] std::vector<std::string_view> attachment_names() const { return names(nj_bundle_attachment_name); }
 
     // The bytes of an attachment.
-    std::string_view attachment(const std::string &name) const
+    [[nodiscard]] std::string_view attachment(std::string_view name) const
     {
         std::size_t size = 0;
         nj_error found;
-        const void *content = detail::check(nj_bundle_attachment(it_, name.c_str(), &size, &found), found);
+        const void *content = detail::check(nj_bundle_attachment(get(), std::string(name).c_str(), &size, &found), found);
         return {static_cast<const char *>(content), size};
     }
 
-    nj_bundle_info about() const
+    [[nodiscard]] nj_bundle_info about() const
     {
         nj_bundle_info info = NJ_BUNDLE_INFO_INIT;
         nj_error found;
-        detail::check(nj_bundle_about(it_, &info, &found), found);
+        detail::check(nj_bundle_about(get(), &info, &found), found);
         return info;
     }
 
     // How well the bundle fits a device; 0 if it does not run there.
-    int fit(int device = NJ_CURRENT_DEVICE) const
+    [[nodiscard]] int fit(int device = NJ_CURRENT_DEVICE) const
     {
         int fit = 0;
         nj_error found;
-        detail::check(nj_bundle_fit(it_, device, &fit, &found), found);
+        detail::check(nj_bundle_fit(get(), device, &fit, &found), found);
         return fit;
     }
 
-    nj_bundle *get() const noexcept { return it_; }
+    [[nodiscard]] nj_bundle *get() const noexcept { return it_.get(); }
 
 private:
+    struct closer {
+        void operator()(nj_bundle *it) const noexcept { nj_bundle_close(it); }
+    };
+
     explicit bundle(nj_bundle *it) noexcept : it_(it) {}
 
-    std::vector<std::string> names(const char *(*name_of)(const nj_bundle *, std::size_t)) const
+    std::vector<std::string_view> names(const char *(*name_of)(const nj_bundle *, std::size_t)) const
     {
-        std::vector<std::string> all;
-        for (std::size_t i = 0; const char *name = name_of(it_, i); i++) {
+        std::vector<std::string_view> all;
+        for (std::size_t i = 0; const char *name = name_of(get(), i); i++) {
             all.emplace_back(name);
         }
         return all;
     }
 
-    nj_bundle *it_;
+    std::unique_ptr<nj_bundle, closer> it_;
 };
 
 } // namespace nojit
