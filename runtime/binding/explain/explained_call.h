@@ -5,9 +5,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "table/py_table.h"
+#include "table/py_tuning.h"
 #include "values/argument_records.h"
-#include "variant_table/py_table.h"
-#include "variant_table/py_tuning.h"
 
 #include "select/select.h"
 

@@ -2,7 +2,7 @@
 
 #include "call/call_facts.h"
 #include "call/classify.h"
-#include "gpu/py_driver.h"
+#include "driver/py_driver.h"
 #include "plan/select_row.h"
 #include "python/callbacks.h"
 #include "python/threads.h"

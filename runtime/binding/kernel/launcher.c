@@ -4,7 +4,7 @@
 
 #include "call/bind.h"
 #include "call/bound_call.h"
-#include "enqueue/grid.h"
+#include "launch/py_grid.h"
 #include "module.h"
 #include "python/at_import.h"
 #include "python/exceptions.h"

@@ -5,7 +5,7 @@
 #include "module.h"
 #include "python/at_import.h"
 #include "python/threads.h"
-#include "variant_table/py_row.h"
+#include "table/py_row.h"
 
 PyTypeObject *py_plan_type;
 

@@ -2,7 +2,7 @@
 #ifndef NOJIT_PY_PLAN_H
 #define NOJIT_PY_PLAN_H
 
-#include "gpu/py_function.h"
+#include "driver/py_function.h"
 
 #include "launch/launch.h"
 

@@ -4,7 +4,7 @@
 #include "python/at_import.h"
 #include "python/exceptions.h"
 #include "python/threads.h"
-#include "variant_table/py_table.h"
+#include "table/py_table.h"
 
 PyTypeObject *py_spec_type;
 

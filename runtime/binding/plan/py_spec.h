@@ -5,7 +5,7 @@
 
 #include "call/bound_call.h"
 #include "plan/py_plan.h"
-#include "variant_table/py_tuning.h"
+#include "table/py_tuning.h"
 
 #include "launch/plan_cache.h"
 #include "select/spec.h"

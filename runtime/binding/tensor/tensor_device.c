@@ -1,6 +1,6 @@
 #include "tensor/tensor_device.h"
 
-#include "gpu/py_driver.h"
+#include "driver/py_driver.h"
 #include "python/exceptions.h"
 
 #include "driver/query.h"

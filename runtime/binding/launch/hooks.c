@@ -1,4 +1,4 @@
-#include "enqueue/hooks.h"
+#include "launch/hooks.h"
 
 #include "call/signature.h"
 #include "module.h"

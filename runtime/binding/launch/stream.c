@@ -1,4 +1,4 @@
-#include "enqueue/stream.h"
+#include "launch/stream.h"
 
 #include "call/signature.h"
 #include "module.h"

@@ -1,5 +1,5 @@
 /* The driver and its devices, for Python to ask. */
-#include "gpu/py_driver.h"
+#include "driver/py_driver.h"
 #include "module.h"
 
 #include "driver/query.h"

@@ -1,4 +1,4 @@
-#include "enqueue/scratch.h"
+#include "launch/scratch.h"
 
 #include "call/signature.h"
 #include "module.h"

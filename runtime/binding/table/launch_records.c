@@ -1,4 +1,4 @@
-#include "variant_table/launch_records.h"
+#include "table/launch_records.h"
 
 #include "module.h"
 #include "python/at_import.h"
@@ -6,7 +6,7 @@
 #include "python/records.h"
 #include "python/tuples.h"
 #include "python/utf8.h"
-#include "variant_table/table_records.h"
+#include "table/table_records.h"
 
 #include "table/launch_facts.h"
 

@@ -1,4 +1,4 @@
-#include "bundle_file/py_placement.h"
+#include "bundle/py_placement.h"
 
 #include "module.h"
 #include "python/at_import.h"

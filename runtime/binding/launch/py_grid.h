@@ -1,6 +1,6 @@
 /* Grids of callers: numbers, or a function. The engine computes those of bundles: `nj_runnable_grid`. */
-#ifndef NOJIT_GRID_H
-#define NOJIT_GRID_H
+#ifndef NOJIT_PY_GRID_H
+#define NOJIT_PY_GRID_H
 
 #include "call/bound_call.h"
 #include "plan/py_plan.h"

@@ -1,4 +1,4 @@
-#include "variant_table/tuning_records.h"
+#include "table/tuning_records.h"
 
 #include "python/tuples.h"
 #include "python/utf8.h"

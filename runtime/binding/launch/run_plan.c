@@ -1,9 +1,9 @@
-#include "enqueue/run_plan.h"
+#include "launch/run_plan.h"
 
 #include "call/signature.h"
-#include "enqueue/hooks.h"
-#include "enqueue/scratch.h"
-#include "enqueue/stream.h"
+#include "launch/hooks.h"
+#include "launch/scratch.h"
+#include "launch/stream.h"
 #include "python/exceptions.h"
 
 #include "launch/pack.h"

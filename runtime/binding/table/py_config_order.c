@@ -2,7 +2,7 @@
 #include "module.h"
 #include "python/at_import.h"
 #include "python/tuples.h"
-#include "variant_table/tuning_records.h"
+#include "table/tuning_records.h"
 
 #include "select/config_order.h"
 #include "select/estimate.h"

@@ -1,4 +1,4 @@
-#include "variant_table/py_row.h"
+#include "table/py_row.h"
 
 #include <stdbool.h>
 
@@ -7,9 +7,9 @@
 #include "python/exceptions.h"
 #include "python/tuples.h"
 #include "python/utf8.h"
+#include "table/py_table.h"
 #include "values/make_value.h"
 #include "values/py_constant_ids.h"
-#include "variant_table/py_table.h"
 
 #include "table/row_check.h"
 

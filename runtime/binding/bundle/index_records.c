@@ -1,4 +1,4 @@
-#include "bundle_file/index_records.h"
+#include "bundle/index_records.h"
 
 #include "module.h"
 #include "python/exceptions.h"

@@ -1,5 +1,5 @@
 /* Grids of callers: numbers, or a function. The engine computes those of bundles: `nj_runnable_grid`. */
-#include "enqueue/grid.h"
+#include "launch/py_grid.h"
 
 #include "call/signature.h"
 #include "python/exceptions.h"

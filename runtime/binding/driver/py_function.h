@@ -2,7 +2,7 @@
 #ifndef NOJIT_PY_FUNCTION_H
 #define NOJIT_PY_FUNCTION_H
 
-#include "gpu/py_driver.h"
+#include "driver/py_driver.h"
 
 #include "launch/loaded_image.h"
 

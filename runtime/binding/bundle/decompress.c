@@ -1,4 +1,4 @@
-#include "bundle_file/decompress.h"
+#include "bundle/decompress.h"
 
 #include "module.h"
 #include "python/callbacks.h"

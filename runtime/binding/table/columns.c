@@ -1,4 +1,4 @@
-#include "variant_table/columns.h"
+#include "table/columns.h"
 
 #include "module.h"
 #include "python/at_import.h"

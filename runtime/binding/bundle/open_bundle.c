@@ -5,15 +5,15 @@
 #include <fcntl.h>
 #include <stdbool.h>
 
-#include "bundle_file/decompress.h"
-#include "bundle_file/index_records.h"
-#include "bundle_file/py_placement.h"
-#include "gpu/py_function.h"
+#include "bundle/decompress.h"
+#include "bundle/index_records.h"
+#include "bundle/py_placement.h"
+#include "driver/py_function.h"
 #include "module.h"
 #include "python/at_import.h"
 #include "python/exceptions.h"
 #include "python/utf8.h"
-#include "variant_table/py_row.h"
+#include "table/py_row.h"
 
 #include "bundle/reader.h"
 #include "bundle/zstd.h"

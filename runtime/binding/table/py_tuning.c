@@ -1,12 +1,12 @@
-#include "variant_table/py_tuning.h"
+#include "table/py_tuning.h"
 
-#include "gpu/py_driver.h"
+#include "driver/py_driver.h"
 #include "module.h"
 #include "python/at_import.h"
 #include "python/tuples.h"
 #include "python/utf8.h"
-#include "variant_table/py_table.h"
-#include "variant_table/tuning_records.h"
+#include "table/py_table.h"
+#include "table/tuning_records.h"
 
 #include "driver/query.h"
 #include "select/spec.h"

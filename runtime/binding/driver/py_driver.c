@@ -1,4 +1,4 @@
-#include "gpu/py_driver.h"
+#include "driver/py_driver.h"
 
 #include "python/exceptions.h"
 #include "python/threads.h"

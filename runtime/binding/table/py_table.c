@@ -1,4 +1,4 @@
-#include "variant_table/py_table.h"
+#include "table/py_table.h"
 
 #include <stdlib.h>
 
@@ -6,8 +6,8 @@
 #include "python/at_import.h"
 #include "python/exceptions.h"
 #include "python/utf8.h"
-#include "variant_table/launch_records.h"
-#include "variant_table/table_records.h"
+#include "table/launch_records.h"
+#include "table/table_records.h"
 
 #include "json/limits.h"
 #include "table/cost.h"

@@ -1,4 +1,4 @@
-#include "gpu/py_function.h"
+#include "driver/py_function.h"
 
 #include "module.h"
 #include "python/at_import.h"
