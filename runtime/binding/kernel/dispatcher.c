@@ -10,6 +10,7 @@
 #include "kernel/find_plan.h"
 #include "kernel/launcher.h"
 #include "kernel/nesting.h"
+#include "launch/grid.h"
 #include "launch/py_grid.h"
 #include "launch/run_plan.h"
 #include "module.h"

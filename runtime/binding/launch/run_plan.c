@@ -6,6 +6,7 @@
 #include "launch/stream.h"
 #include "python/exceptions.h"
 
+#include "launch/grid.h"
 #include "launch/pack.h"
 
 static nj_arguments arguments_of(const py_call *call)

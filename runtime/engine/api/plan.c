@@ -1,6 +1,7 @@
 #include "api/plan.h"
 
 #include "base/texts.h"
+#include "launch/grid.h"
 #include "launch/loaded_image.h"
 #include "launch/row_facts.h"
 

@@ -2,28 +2,6 @@
 
 #include "launch/pack.h"
 
-#define GRID_X_MAX INT64_C(0x7fffffff)
-#define GRID_YZ_MAX INT64_C(65535)
-
-static __attribute__((noinline, cold)) bool refuse_size(int dimension, int64_t size, int64_t most, nj_error *error)
-{
-    nj_note_argument(error, -1, nj_format("%lld", (long long)size).text, "expected 0 to %lld", (long long)most);
-    return nj_at(error, nj_format("grid[%d]", dimension).text);
-}
-
-bool nj_launch_size(const nj_runnable *runnable, const int64_t grid[3], nj_launch_state *launch, nj_error *error)
-{
-    const int64_t limits[3] = {GRID_X_MAX / runnable->num_ctas, GRID_YZ_MAX, GRID_YZ_MAX};
-    for (int i = 0; i < 3; i++) {
-        if (grid[i] < 0 || grid[i] > limits[i]) {
-            return refuse_size(i, grid[i], limits[i], error);
-        }
-        launch->grid[i] = (unsigned int)grid[i];
-    }
-    launch->grid[0] *= runnable->num_ctas;
-    return true;
-}
-
 bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes)
 {
     *bytes = (int64_t)scratch->bytes;

@@ -1,4 +1,4 @@
-/* A launch: its grid checked, its kernel enqueued. */
+/* A launch: its kernel enqueued. */
 #ifndef NOJIT_LAUNCH_LAUNCH_H
 #define NOJIT_LAUNCH_LAUNCH_H
 
@@ -25,9 +25,6 @@ static inline bool nj_launch_is_empty(const nj_launch_state *launch)
 {
     return launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0;
 }
-
-/* Reads a grid, in clusters; false with `error` filled. */
-NJ_INTERNAL bool nj_launch_size(const nj_runnable *runnable, const int64_t grid[3], nj_launch_state *launch, nj_error *error);
 
 /* Bytes of scratch for the whole grid; false if that, aligned, is no size at all. */
 NJ_INTERNAL bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes);

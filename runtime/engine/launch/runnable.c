@@ -1,37 +1,10 @@
 #include "launch/runnable.h"
 
+#include "launch/grid.h"
 #include "launch/launch_attributes.h"
 #include "launch/slot.h"
 
 #include <stdlib.h>
-
-static bool read_grid(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error)
-{
-    for (int i = 0; i < facts->grid_count && i < 3; i++) {
-        size_t bytes = facts->grid[i].length * sizeof *facts->grid[i].code;
-        nj_instruction *code = malloc(bytes + 1);
-        if (code == NULL) {
-            return nj_no_memory(error);
-        }
-        memcpy(code, facts->grid[i].code, bytes);
-        runnable->grid[i] = (nj_program){facts->grid[i].length, code};
-        runnable->grid_count++;
-    }
-    return true;
-}
-
-int nj_runnable_grid(const nj_runnable *runnable, const nj_value *values, int64_t grid[3])
-{
-    grid[0] = grid[1] = grid[2] = 1;
-    for (int i = 0; i < runnable->grid_count; i++) {
-        nj_value result;
-        if (!nj_run(&runnable->grid[i], values, &result, NULL) || result.tag != NJ_TAG_INT) {
-            return i;
-        }
-        grid[i] = result.bits;
-    }
-    return -1;
-}
 
 static bool is_align(const nj_scratch *scratch)
 {
@@ -65,7 +38,7 @@ bool nj_runnable_init(nj_runnable *runnable, const nj_runnable_facts *facts, nj_
     runnable->profile_scratch = facts->profile_scratch;
     runnable->limited = nj_function_limited(runnable->function, runnable->shared_bytes, runnable->num_ctas);
     if (!check_numbers(facts, error) || !check_maps(facts, error) || !nj_runnable_read_maps(runnable, facts, error) || !nj_runnable_read_slots(runnable, facts, error) ||
-        !read_grid(runnable, facts, error)) {
+        !nj_runnable_read_grid(runnable, facts, error)) {
         return false;
     }
     nj_runnable_set_attributes(runnable, facts);

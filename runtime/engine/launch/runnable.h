@@ -92,7 +92,4 @@ static inline bool nj_runnable_needs_scratch(const nj_runnable *runnable)
     return runnable->global_scratch.bytes != 0 || runnable->profile_scratch.bytes != 0;
 }
 
-/* Computes the grid that the bundle gives: -1, or the dimension that comes to no int. */
-NJ_INTERNAL int nj_runnable_grid(const nj_runnable *runnable, const nj_value *values, int64_t grid[3]);
-
 #endif
