@@ -1,7 +1,7 @@
 /* Fuzz the reader of variant tables: the bytes as a value, as a table, and as the JSON and the columns of one that is laid out
  * right. The last four bytes are the numbers of its rows and images. */
 #include "table/expression_programs.h"
-#include "table/row_check.h"
+#include "table/verify_rows.h"
 #include "parts.h"
 #include "starve.h"
 

@@ -11,7 +11,7 @@
 #include "values/make_value.h"
 #include "values/py_constant_ids.h"
 
-#include "table/row_check.h"
+#include "table/verify_rows.h"
 
 PyTypeObject *py_row_type;
 

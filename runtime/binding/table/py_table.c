@@ -12,7 +12,7 @@
 #include "json/limits.h"
 #include "table/cost.h"
 #include "table/expression_programs.h"
-#include "table/row_check.h"
+#include "table/verify_rows.h"
 #include "table/work_limits.h"
 
 typedef struct {

@@ -3,7 +3,7 @@
 #define NOJIT_API_BUNDLE_H
 
 #include "base/arch.h"
-#include "base/sized.h"
+#include "base/struct_size.h"
 #include "bundle/reader.h"
 
 #include <pthread.h>

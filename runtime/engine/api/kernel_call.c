@@ -1,6 +1,6 @@
 #include "api/kernel_call.h"
 
-#include "base/sized.h"
+#include "base/struct_size.h"
 #include "launch/descriptor.h"
 #include "select/coerced_call.h"
 

@@ -1,6 +1,6 @@
 #include "launch/descriptor.h"
 
-#include "base/sized.h"
+#include "base/struct_size.h"
 
 static bool refuse(int argument, int64_t got, nj_error *error, const char *what)
 {

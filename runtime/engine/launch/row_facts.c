@@ -5,7 +5,7 @@
 #include "select/key_expressions.h"
 #include "table/find_by_name.h"
 #include "table/leaves.h"
-#include "table/row_check.h"
+#include "table/verify_rows.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* Whether rows pack what their signatures say, and the other rules that only `verify` checks. */
-#ifndef NOJIT_TABLE_ROW_CHECK_H
-#define NOJIT_TABLE_ROW_CHECK_H
+#ifndef NOJIT_TABLE_VERIFY_ROWS_H
+#define NOJIT_TABLE_VERIFY_ROWS_H
 
 #include "table/launch_facts.h"
 

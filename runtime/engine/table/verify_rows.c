@@ -1,4 +1,4 @@
-#include "table/row_check.h"
+#include "table/verify_rows.h"
 
 #include "table/cost.h"
 #include "table/leaves.h"

@@ -1,6 +1,6 @@
 /* Structs of nojit.h that start with their size: a caller may have been compiled with a shorter or a longer one than ours. */
-#ifndef NOJIT_BASE_SIZED_H
-#define NOJIT_BASE_SIZED_H
+#ifndef NOJIT_BASE_STRUCT_SIZE_H
+#define NOJIT_BASE_STRUCT_SIZE_H
 
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-#include "base/sized.h"
+#include "base/struct_size.h"
 
 /* Whether a caller has set the size of its struct. */
 static bool check_size(const nj_sized *it, size_t size, nj_error *error)
