@@ -4,10 +4,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import torch
-from nojit.kernels.calls.arguments import FLOATS, check_dtype, check_like, check_shape, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import (
+    FLOATS,
+    check_dtype,
+    check_like,
+    check_number,
+    check_shape,
+    refuse_type,
+    refuse_value,
+)
 from torch import Tensor
 
 __all__ = [
@@ -19,6 +28,7 @@ __all__ = [
     "check_gradients",
     "check_heads",
     "check_rows",
+    "check_scale",
     "window_sides",
 ]
 
@@ -65,6 +75,22 @@ def check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
         refuse_value("key", f"{heads} heads as query has (enable_gqa=True lets queries share them)", kv_heads)
     if not kv_heads or heads % kv_heads:
         refuse_value("key", f"a number of heads that divides the {heads} of query", kv_heads)
+
+
+def check_scale(argument: str, scale: object) -> float:
+    """Return the factor of the scores as a float; require a finite number that fp32 represents.
+
+    `argument`: the argument's name, for the error.
+
+    Raises:
+        ArgumentError: not a number.
+        ValueError: NaN, infinity or a number that fp32 does not hold.
+    """
+    number = check_number(argument, scale)
+    # NaN fails every comparison
+    if not abs(number) < math.inf:
+        refuse_value(argument, "a finite number", number)
+    return number
 
 
 def check_differentiable(q: Tensor) -> None:

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import torch
+from nojit.kernels.attention.checks import check_scale
 from nojit.kernels.block_sparse.checks import MODES, check_attention
 from nojit.kernels.block_sparse.layout import BlockLayout
 from nojit.kernels.block_sparse.matmul.op import block_sparse_matmul
 from nojit.kernels.block_sparse.softmax.op import block_sparse_softmax
-from nojit.kernels.calls.arguments import check_choice, check_flags, check_number, refuse_type, refuse_value
+from nojit.kernels.calls.arguments import check_choice, check_flags, refuse_type, refuse_value
 from nojit.kernels.calls.torch_state import is_transformed
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor, nn
@@ -44,13 +45,13 @@ class BlockSparseAttention(nn.Module):  # type: ignore[misc]  # torch is untyped
 
         Raises:
             ArgumentError: a layout, scale or flag of a wrong type.
-            ValueError: an unknown mode.
+            ValueError: a scale that is not finite, or an unknown mode.
         """
         super().__init__()
         if not isinstance(layout, BlockLayout):
             refuse_type("layout", "a BlockLayout", type(layout).__name__)
         if scale is not None:
-            check_number("scale", scale)
+            check_scale("scale", scale)
         check_flags(is_causal=is_causal)
         check_choice("key_padding_mask_mode", key_padding_mask_mode, MODES)
         check_choice("attention_mask_mode", attention_mask_mode, MODES)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nojit.kernels.attention.checks import Window, window_sides
-from nojit.kernels.calls.arguments import check_choice, check_flags, check_number
+from nojit.kernels.attention.checks import Window, check_scale, window_sides
+from nojit.kernels.calls.arguments import check_choice, check_flags
 from nojit.kernels.flash_attention.checks import ALIGNMENTS
 from nojit.kernels.flash_attention.op import flash_attention
 from torch import Tensor, nn
@@ -27,11 +27,11 @@ class FlashAttention(nn.Module):  # type: ignore[misc]  # torch is untyped here
 
         Raises:
             ArgumentError: a scale, flag or window of a wrong type.
-            ValueError: an invalid window or string.
+            ValueError: an invalid scale, window or string.
         """
         super().__init__()
         if scale is not None:
-            check_number("scale", scale)
+            check_scale("scale", scale)
         check_flags(is_causal=is_causal, deterministic=deterministic)
         check_choice("causal_alignment", causal_alignment, ALIGNMENTS)
         window_sides(window)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.attention.band_masks import band_mask_of
-from nojit.kernels.attention.checks import Window, check_differentiable, check_gradients, window_sides
+from nojit.kernels.attention.checks import Window, check_differentiable, check_gradients, check_scale, window_sides
 from nojit.kernels.attention.outputs import Gradients, allocate_gradients, allocate_output, allocate_sums, with_sums
 from nojit.kernels.calls.arguments import check_flags, check_number
 from nojit.kernels.calls.memos import RecipeWriter, new_memo
@@ -65,7 +65,7 @@ def flash_attention(
 
     Raises:
         ArgumentError: a wrong type, dtype or device, or required gradients of e4m3.
-        ValueError: a wrong shape, stride or string.
+        ValueError: a wrong shape, stride or string, or a scale that is not finite.
     """
     if window is None and not torch.compiler.is_dynamo_compiling():
         source = library.CURRENT.source
@@ -79,7 +79,7 @@ def flash_attention(
             return result
     left, right = (None, None) if window is None else window_sides(window)
     if scale is not None:
-        scale = check_number("scale", scale)
+        scale = check_scale("scale", scale)
     if not bool is type(is_causal) is type(return_lse) is type(deterministic):
         # callers without a type checker may pass other types
         check_flags(is_causal=is_causal, return_lse=return_lse, deterministic=deterministic)  # type: ignore[unreachable]

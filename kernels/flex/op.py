@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.attention.checks import check_scale
 from nojit.kernels.attention.options import OPTIONS, check_torchs_options
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums
 from nojit.kernels.block_mask.masks import BlockMask, hides_nothing, memo_of, tables_of
 from nojit.kernels.block_mask.tables import MaskTables
-from nojit.kernels.calls.arguments import check_flags, check_number, check_tensors, refuse_value
+from nojit.kernels.calls.arguments import check_flags, check_tensors, refuse_value
 from nojit.kernels.calls.memos import Memo, RecipeWriter, new_memo
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, may_differentiate, shown
 from nojit.kernels.flex import op_autograd
@@ -97,7 +98,7 @@ def flex_attention(
 
     Raises:
         ArgumentError: a wrong type, dtype or device; a score modification that is a plain function.
-        ValueError: a wrong shape, stride, length or string.
+        ValueError: a wrong shape, stride, length or string, or a scale that is not finite.
         NotImplementedError: a captured tensor requires a gradient that does not exist; `return_aux` requests the
             largest scores.
     """
@@ -121,7 +122,7 @@ def flex_attention(
         from nojit.kernels.flex_decoding import flex_decoding  # noqa: PLC0415
 
         return flex_decoding(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse)
-    factor = None if scale is None else check_number("scale", scale)
+    factor = None if scale is None else check_scale("scale", scale)
     check_flags(enable_gqa=enable_gqa, return_lse=return_lse)
     check_tensors(query=query, key=key, value=value)
     if autocasts():

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.attention.checks import Window, window_sides
+from nojit.kernels.attention.checks import Window, check_scale, window_sides
 from nojit.kernels.attention.options import check_options
 from nojit.kernels.attention.outputs import allocate_output, allocate_sums, with_sums
 from nojit.kernels.block_mask.masks import BlockMask, tables_of
@@ -94,7 +94,7 @@ def flex_decoding(
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
-        ValueError: a wrong shape, stride or string.
+        ValueError: a wrong shape, stride or string, or a scale that is not finite.
         NotImplementedError: a gradient is required; ``flex_attention`` has gradients.
     """
     if kernel_options is None and not torch.compiler.is_dynamo_compiling():
@@ -110,7 +110,7 @@ def flex_decoding(
     left, right = (None, None) if window is None else window_sides(window)
     check_flags(is_causal=is_causal, enable_gqa=enable_gqa, return_lse=return_lse)
     if scale is not None:
-        scale = check_number("scale", scale)
+        scale = check_scale("scale", scale)
     if splits is not None:
         _check_splits(splits)
     if autocasts():

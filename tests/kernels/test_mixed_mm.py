@@ -197,6 +197,13 @@ def test_a_group_may_be_deeper_than_any_matrix(group_size):
     )
 
 
+def test_weights_on_another_device_are_told_from_tensors_that_no_kernel_takes(monkeypatch):
+    a, b = operands(5, 16, 64)
+    monkeypatch.setattr("nojit.kernels.library.devices", lambda: {"cuda"})
+    with pytest.raises(ArgumentError, match="b: expected a tensor on meta as a is, got cpu"):
+        uint4x2_mixed_mm(a.to("meta"), b)
+
+
 def test_mistakes_are_named():
     a, b = operands(5, 16, 64)
     scales = torch.ones(2, 16).half()

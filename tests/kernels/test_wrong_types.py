@@ -491,6 +491,17 @@ def test_a_number_past_the_range_of_fp32_is_refused(name: str, argument: str, nu
         one.call(**{**one.arguments, argument: number})
 
 
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [(name, key) for name, one in CASES.items() for key in ("scale", "sm_scale") if key in one.kinds and "softmax" not in name.lower()],
+)  # fmt: skip
+def test_attention_refuses_a_scale_that_is_not_finite(name: str, argument: str, scale: float) -> None:
+    one = CASES[name]
+    with pytest.raises(ValueError, match=f"{argument}: expected a finite number, got {scale}"):
+        one.call(**{**one.arguments, argument: scale})
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize(
     ("name", "argument"), [(name, argument) for name, arguments in GRADIENTS.items() for argument in arguments]

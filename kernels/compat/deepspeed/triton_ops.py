@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.kernels.calls.arguments import check_number
+from nojit.kernels.attention.checks import check_scale
 from nojit.kernels.flash_attention import flash_attention
 from torch import Tensor, nn
 
@@ -27,7 +27,7 @@ class triton_flash_attn(nn.Module):  # type: ignore[misc]  # noqa: N801 - torch 
 
         Raises:
             ArgumentError: a wrong type, dtype or device.
-            ValueError: a wrong shape.
+            ValueError: a wrong shape, or a scale that is not finite.
         """
-        out: Tensor = flash_attention(q, k, v, scale=check_number("sm_scale", sm_scale))
+        out: Tensor = flash_attention(q, k, v, scale=check_scale("sm_scale", sm_scale))
         return out
