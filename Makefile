@@ -50,7 +50,7 @@ test-fast: $(VENV)/.test bytecode ## what needs neither a GPU nor a compile
 	$(BIN)/python -m pytest -m "not gpu and not triton and not slow"
 
 test-triton: $(VENV_TRITON)/.test ## one variant per kernel and dtype with another Triton: the oldest, or TRITON=3.8.0
-	NOJIT_TEST_ARCHS=all $(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) tests/aot/test_compile_manifests.py
+	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) tests/aot/test_compile_manifests.py
 	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider tests/aot/test_launch_*.py
 
 test-recording: $(VENV_TRITON)/.torch ## recording and serving with another Triton: the oldest, or TRITON=3.8.0

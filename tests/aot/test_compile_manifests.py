@@ -1,7 +1,8 @@
 """Every kernel of the project compiles, once per choice of types, with the Triton that is installed.
 
 Choices that exist for several archs take turns: the first compiles for sm_80, the second for sm_90. With
-``NOJIT_TEST_ARCHS=all``, as in CI, each compiles for every arch.
+``NOJIT_TEST_ARCHS=all``, as in CI with the newest Triton, each compiles for every arch. Samples whose loops are recorded always
+compile.
 
 A sample that compiled is compiled again only if something changed that it is made of: its source, the toolchain, its
 options, nojit's code or what is tested of it; without `.pytest_cache` all are. Run with the oldest supported Triton too,
