@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -34,6 +35,11 @@ def packages() -> list[str]:
 
 class BuildBoth(build_ext):
     """Build libnojit beside the extension, which finds it there."""
+
+    def run(self) -> None:
+        """Build both; an editable installation keeps those of the checkout that are newer than their sources."""
+        if not (self.inplace and self._are_current()):
+            super().run()
 
     def build_extensions(self) -> None:
         """Build the library, then the extension linked to it."""
@@ -70,8 +76,26 @@ class BuildBoth(build_ext):
         """List what a build writes."""
         return [*super().get_outputs(), *(str(self._library().with_name(name)) for name in (LIBRARY, LINKED))]
 
+    def _are_current(self) -> bool:
+        if self.force or any(os.environ.get(name) for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS")):
+            return False
+        built = [
+            Path(self.get_ext_fullpath("nojit.runtime._core")),
+            *(ROOT / "runtime" / name for name in (LIBRARY, LINKED)),
+        ]
+        # the time of a folder tells of files that were removed
+        read = [
+            ROOT / "setup.py",
+            *(path for folder in (ENGINE, BINDING) for path in [ROOT / folder, *(ROOT / folder).rglob("*")]),
+        ]
+        return all(path.exists() for path in built) and max(map(_time, read)) < min(map(_time, built))
+
     def _library(self) -> Path:
         return Path(self.build_lib) / "nojit" / "runtime" / LIBRARY
+
+
+def _time(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 setup(

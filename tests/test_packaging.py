@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
@@ -79,3 +80,30 @@ def test_the_source_distribution_builds_without_a_warning_into_a_wheel_that_work
     (environment.folder / "nojit/runtime/__init__.py").write_text("raise SystemExit('the checkout')")
     shown = environment.run("-c", "import nojit.runtime; print(nojit.__version__)")
     assert shown.strip() == SETTINGS["project"]["version"]
+
+
+def test_an_editable_installation_compiles_only_what_changed(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    for name in ("setup.py", "pyproject.toml", "LICENSE", "package", "runtime/engine", "runtime/binding"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        copy(ROOT / name, tmp_path / name)
+    for built in ("libnojit.so.0", "libnojit.so", f"_core{sysconfig.get_config_var('EXT_SUFFIX')}"):
+        (tmp_path / "runtime" / built).touch()
+    (tmp_path / "gcc").write_text("#!/bin/sh\necho compiles >&2\nexit 1\n")
+    (tmp_path / "gcc").chmod(0o755)
+    environment = {
+        name: text for name, text in os.environ.items() if name not in {"CC", "CFLAGS", "CPPFLAGS", "LDFLAGS"}
+    }
+    environment["PATH"] = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+
+    def install() -> tuple[int, bool]:
+        command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, "compiles" in done.stderr
+
+    assert install() == (0, False)
+    header = next((tmp_path / "runtime/engine").rglob("*.h"))
+    newer = (tmp_path / "runtime/libnojit.so").stat().st_mtime + 10
+    os.utime(header, (newer, newer))
+    assert install() == (1, True)
