@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard runtime/binding/*.[ch] runtime/binding/*/*.[ch] runtime/engine/*/*.[ch] runtime/engine/*.map)
 export PIP_QUIET = 1
 
-.PHONY: build bundles bytecode test test-aot test-kernels test-runtime test-fast test-triton test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz coverage-engine
+.PHONY: build bundles bytecode manifests-fit test test-ci test-aot test-abuse test-kernels test-runtime test-compile test-fast test-triton test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz coverage-engine
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -29,16 +29,28 @@ wheels: build $(VENV)/.test ## nojit's own wheel and sdist, those of nojit-autos
 	$(NOJIT) wheel $(BUNDLES) --license Apache-2.0 --license-file LICENSE --out dist
 	$(BIN)/twine check --strict dist/*.whl dist/*.tar.gz
 
-test: $(VENV)/.test bytecode ## everything that needs no GPU
+manifests-fit: $(VENV)/.build ## every manifest expands and fits its kernels
+	$(NOJIT) build manifests --dry-run --profile full
+
+test: test-compile ## everything that needs no GPU
+	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels test-runtime test-abuse
+
+# the longest first, so that no processor waits for the last
+test-ci: test-compile ## the tests, and those of the launch path in three ways: as always, under sanitizers, with Python's debugging allocator
+	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels sanitize test-runtime test-abuse test-debug
+
+test-compile: $(VENV)/.test bytecode ## one variant per kernel and dtype
 	$(BIN)/python -m pytest -n $(JOBS) tests/aot/test_compile_manifests.py
-	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels test-runtime
 
 # where Python is told to write no bytecode, each of the many processes that tests start would compile the sources anew
 bytecode: $(VENV)/.test
 	$(BIN)/python -m compileall -q aot kernels package runtime tests
 
 test-aot: $(VENV)/.test bytecode ## the build and its commands
-	$(BIN)/python -m pytest -m "not gpu" -o cache_dir=.pytest_cache/aot --ignore tests/aot/test_compile_manifests.py tests/aot tests/abuse
+	$(BIN)/python -m pytest -m "not gpu" -o cache_dir=.pytest_cache/aot --ignore tests/aot/test_compile_manifests.py tests/aot
+
+test-abuse: $(VENV)/.test bytecode ## hostile input
+	$(BIN)/python -m pytest -m "not gpu" -o cache_dir=.pytest_cache/abuse tests/abuse
 
 test-kernels: $(VENV)/.test bytecode ## operators and kernels on small shapes
 	$(BIN)/python -m pytest -m "not gpu" -o cache_dir=.pytest_cache/kernels tests/kernels
