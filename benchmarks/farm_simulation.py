@@ -85,8 +85,8 @@ def seconds_of(key: str) -> float:
 
 async def simulate(message: bytes) -> bytes:
     """Sleep for as long as a job takes, and return results of a usual size."""
-    from nojit.aot.plan.variant import CompiledVariant
     from nojit.aot.remote.messages import decode_job, encode_results
+    from nojit.aot.variants.variant import CompiledVariant
     from nojit.runtime.table.parts import Launch
 
     job = decode_job(message)
@@ -159,7 +159,7 @@ def jobs_of(count: int) -> list[Any]:
     """Return variants of kernels with 100 variants each."""
     from nojit.aot.compile.job_runner import Job
     from nojit.aot.plan.function_facts import SourcePlace
-    from nojit.aot.plan.variant import Variant
+    from nojit.aot.variants.variant import Variant
     from nojit.runtime.table.parts import Config
 
     options = tuple((name, 4) for name in ("num_ctas", "num_stages", "num_warps"))

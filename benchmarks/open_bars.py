@@ -19,7 +19,7 @@ from pathlib import Path
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.pack.bundle import BundleContent, pack
 from nojit.aot.pack.tables import KernelContent
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table.parts import Axis, Config, Launch, Param, Slot
 

@@ -14,6 +14,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from nojit.aot.remote import version
 
 from tests.spec.pages import rows
 
@@ -73,16 +74,17 @@ BASE = "base"
 AOT = {
     "backends": set(),
     "manifest": {"backends"},
-    "plan": {"manifest"},
+    "variants": {"manifest"},
+    "plan": {"manifest", "variants"},
     "cache": set(),
-    "compile": {"backends", "cache", "manifest", "plan"},
-    "remote": {"backends", "cache", "compile", "plan"},
-    "recording": {"manifest", "plan"},
+    "compile": {"backends", "cache", "manifest", "plan", "variants"},
+    "remote": {"backends", "cache", "compile", "plan", "variants"},
+    "recording": {"manifest", "plan", "variants"},
     "draft": {"manifest", "plan", "recording"},
-    "pack": {"manifest", "plan"},
+    "pack": {"manifest", "variants"},
     "provenance": {"compile"},
-    "inspect": {"backends", "plan", "provenance"},
-    "pipeline": {"backends", "cache", "manifest", "plan", "compile", "pack", "provenance", "inspect"},
+    "inspect": {"backends", "plan", "provenance", "variants"},
+    "pipeline": {"backends", "cache", "manifest", "variants", "plan", "compile", "pack", "provenance", "inspect"},
     "trust": {"backends", "cache", "plan", "compile", "provenance", "inspect", "pipeline", "recording"},
     "wheel": {"backends", "manifest", "compile", "inspect", "trust"},
     "oci": {"manifest", "provenance", "inspect", "trust"},
@@ -92,6 +94,7 @@ AOT = {
         "backends",
         "cache",
         "manifest",
+        "variants",
         "plan",
         "compile",
         "remote",
@@ -353,6 +356,10 @@ def test_packages_of_the_build_import_what_stands_above_them():
     order = list(AOT)
     for each in aot_edges():
         assert order.index(aot_package(each.target)) <= order.index(aot_package(each.importer)), each
+
+
+def test_the_version_of_remote_workers_covers_what_they_import():
+    assert {*version._PARTS} == {"remote"} | AOT["remote"]
 
 
 def test_modules_of_the_build_have_names_of_their_own():

@@ -15,7 +15,7 @@ from nojit.aot.compile.sources.reads import Notes
 from nojit.aot.compile.toolchain.installed_triton import InstalledTriton, find_triton, is_version, own_version
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError
 
 __all__ = ["ToolchainCompiler", "find_toolchains"]

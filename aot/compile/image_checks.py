@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nojit.aot.backends.registry import vendor_of
 from nojit.aot.cache.entry import EntryError
-from nojit.aot.plan.variant import FACTS, CompiledVariant, Variant, decode_compiled
+from nojit.aot.variants.variant import FACTS, CompiledVariant, Variant, decode_compiled
 from nojit.runtime.base.strict_json import fields, parse_json, text
 from nojit.runtime.errors import BundleError, CompileError, NojitError
 from nojit.runtime.table.parts import Launch

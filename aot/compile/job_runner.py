@@ -17,7 +17,7 @@ from nojit.aot.cache.cache import Cache, Turn
 from nojit.aot.cache.entry import EntryError, seal
 from nojit.aot.cache.time_limits import FaultError
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
+from nojit.aot.variants.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, CompileError
 
 __all__ = ["Finished", "Job", "JobExecutor", "Sealed", "run"]

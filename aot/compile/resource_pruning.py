@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nojit.aot.backends.registry import vendor_of
-from nojit.aot.plan.left_out import Pruned
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.left_out import Pruned
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError
 
 __all__ = ["PRUNING", "prune_compiled", "prune_failed"]

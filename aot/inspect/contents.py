@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.backends.registry import arch_of, vendor_named
-from nojit.aot.plan.table_json import encode_definition
+from nojit.aot.variants.table_json import encode_definition
 from nojit.runtime.base.launch_options import TOOLCHAIN
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.base.wording import worded

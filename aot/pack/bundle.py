@@ -13,7 +13,7 @@ from nojit.aot.pack.grouping import group_alike
 from nojit.aot.pack.index import encode_header, encode_index
 from nojit.aot.pack.sections import encode_groups, encode_images, encode_table
 from nojit.aot.pack.tables import KernelContent, build_table
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime import _core
 from nojit.runtime.bundle.format import (
     Attachment,

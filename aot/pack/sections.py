@@ -7,7 +7,7 @@ import sys
 from array import array
 from collections.abc import Iterable
 
-from nojit.aot.plan.table_json import encode_definition, encode_launches
+from nojit.aot.variants.table_json import encode_definition, encode_launches
 from nojit.runtime import _core
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.bundle.format import Group

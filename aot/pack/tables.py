@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from nojit.aot.manifest.types import plain
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime import _core
 from nojit.runtime.expr.expression import ExpressionError
 from nojit.runtime.expr.postfix import postfix

@@ -33,9 +33,9 @@ from nojit.aot.pipeline.report import (
     encode_report,
 )
 from nojit.aot.plan.compiler_interface import Compiler
-from nojit.aot.plan.left_out import Refused
 from nojit.aot.plan.plan import Plan, PlannedKernel
-from nojit.aot.plan.variant import CompiledVariant
+from nojit.aot.variants.left_out import Refused
+from nojit.aot.variants.variant import CompiledVariant
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.debug_twins import twin_inputs

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from nojit.aot.compile.job_runner import Finished
 from nojit.aot.compile.resource_pruning import prune_compiled, prune_failed
 from nojit.aot.pipeline.report import Failure
-from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.plan import Plan, PlannedKernel
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.left_out import Pruned
+from nojit.aot.variants.variant import CompiledVariant, Variant
 
 __all__ = ["Outcome", "failure_of", "sort_out"]
 

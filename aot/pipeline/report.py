@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 from nojit.aot.cache.cache import CacheUse, Misfit
-from nojit.aot.plan.left_out import Absence, Pruned
+from nojit.aot.variants.left_out import Absence, Pruned
 
 __all__ = [
     "TWINS",

@@ -16,7 +16,7 @@ from typing import Any
 from nojit.aot.compile.sources.file_facts import content_of, link_of, listed, listing_of, still
 from nojit.aot.pipeline.report import BuildResult, Done, as_found, decode_report
 from nojit.aot.pipeline.stamp_file import read_stamp, write_stamp
-from nojit.aot.plan.left_out import Absence
+from nojit.aot.variants.left_out import Absence
 from nojit.runtime.errors import PackageError
 
 __all__ = ["SearchedNames", "Stamp", "changes", "find_stamp", "result_of"]

@@ -1,1 +1,1 @@
-"""Planner of a build: lists the variants of each bundle from manifests and targets."""
+"""Planner of a build: merges manifests by bundle, lists the variants of each, and checks them against the kernels' sources."""

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 
 __all__ = ["Compiler"]
 

@@ -10,18 +10,18 @@ from nojit.aot.manifest.expressions import check_requires, check_rules
 from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.plan.cases_to_build import hint_places
 from nojit.aot.plan.compiler_interface import Compiler
-from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
-from nojit.aot.plan.left_out import Pruned
 from nojit.aot.plan.manifest_entries import ManifestEntry
 from nojit.aot.plan.plan import PlannedKernel
-from nojit.aot.plan.toolchain_configs import with_toolchain
-from nojit.aot.plan.tuned_tables import expand_tuned
-from nojit.aot.plan.tuning_space import expand_space, narrowed
-from nojit.aot.plan.variant import Variant, functions_of
 from nojit.aot.plan.variant_fit import check_decorators, fit_tuned, fit_variant
+from nojit.aot.variants.cases_to_build import hint_places
+from nojit.aot.variants.expand import Expansion, derived_of, expand_kernel
+from nojit.aot.variants.left_out import Pruned
+from nojit.aot.variants.toolchain_configs import with_toolchain
+from nojit.aot.variants.tuned_tables import expand_tuned
+from nojit.aot.variants.tuning_space import expand_space, narrowed
+from nojit.aot.variants.variant import Variant, functions_of
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.tuning.tuned_tables import TunedTable
 

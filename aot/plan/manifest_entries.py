@@ -17,9 +17,9 @@ from nojit.aot.manifest.text import ManifestText
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.function_facts import SourcePlace, module_of
 from nojit.aot.plan.in_place import InPlace
-from nojit.aot.plan.toolchain_configs import check_toolchains, tables_for, with_toolchains
-from nojit.aot.plan.tuned_tables import check_tuned, read_folder
-from nojit.aot.plan.variant import functions_in
+from nojit.aot.variants.toolchain_configs import check_toolchains, tables_for, with_toolchains
+from nojit.aot.variants.tuned_tables import check_tuned, read_folder
+from nojit.aot.variants.variant import functions_in
 from nojit.runtime.base.suggestions import did_you_mean, nearest_or_few
 from nojit.runtime.errors import ManifestError, TuningError
 from nojit.runtime.tuning.tuned_tables import TunedTable

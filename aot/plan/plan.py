@@ -9,8 +9,8 @@ from pathlib import Path
 from nojit.aot.manifest.spec import BundleSpec, KernelSpec
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
-from nojit.aot.plan.left_out import Absence, Pruned, Refused
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.left_out import Absence, Pruned, Refused
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table.parts import Axis, Derived

@@ -11,7 +11,6 @@ from nojit.aot.manifest.archs import arch_order, check_assembled, check_target
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.spec import BundleSpec
 from nojit.aot.plan.compiler_interface import Compiler
-from nojit.aot.plan.counting import MAX_VARIANTS
 from nojit.aot.plan.in_place import InPlace
 from nojit.aot.plan.kernel_plan import Wanted, list_variants, plan_kernel
 from nojit.aot.plan.manifest_entries import (
@@ -23,6 +22,7 @@ from nojit.aot.plan.manifest_entries import (
     merge_manifests,
 )
 from nojit.aot.plan.plan import Plan, Planned, PlannedKernel
+from nojit.aot.variants.counting import MAX_VARIANTS
 
 __all__ = ["make_plans"]
 

@@ -12,8 +12,8 @@ from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.types import NONE, has_layout, plain
 from nojit.aot.plan.function_facts import HEURISTICS, KernelSource
-from nojit.aot.plan.requirements import implied_hints
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.requirements import implied_hints
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table.parts import Config, Missing

@@ -9,12 +9,12 @@ from typing import Protocol
 
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.aot.remote.batches import JOB_S
 from nojit.aot.remote.messages import (
     Setup,
     Tools,
 )
+from nojit.aot.variants.variant import CompiledVariant, Variant
 
 __all__ = ["Build", "Limits", "LocalCompiler"]
 

@@ -16,13 +16,13 @@ from typing import Final
 from nojit.aot.compile import job_runner
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, functions_of
 from nojit.aot.remote.batches import ROUNDS, VARIANTS_MAX, Batches
 from nojit.aot.remote.connection import Connection, KilledError, LostError, WorkerError
 from nojit.aot.remote.messages import Job, MessageError, Other, Received, Refused, decode_results, encode_job
 from nojit.aot.remote.roster import Roster
 from nojit.aot.remote.session import Session
 from nojit.aot.remote.workshop import mismatch
+from nojit.aot.variants.variant import CompiledVariant, functions_of
 from nojit.runtime.errors import CompileError, NojitError
 
 __all__ = ["Call", "Jobs"]

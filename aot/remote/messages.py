@@ -17,7 +17,7 @@ import zstandard
 from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, open_entry
 from nojit.aot.compile.job_runner import Sealed
 from nojit.aot.compile.sources.captured import Captured
-from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled
+from nojit.aot.variants.variant import CompiledVariant, Variant, decode_compiled
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.errors import BundleFormatError, CompileError
 from nojit.runtime.table.parts import Config, config_json

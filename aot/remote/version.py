@@ -12,7 +12,7 @@ from nojit.aot.compile.toolchain.digests import tree_digest
 __all__ = ["nojit_version"]
 
 # what shapes keys, images and messages; the whole of nojit would refuse workers for a change of a page or command
-_PARTS: Final = ("backends", "cache", "compile", "plan", "remote")
+_PARTS: Final = ("backends", "cache", "compile", "plan", "remote", "variants")
 
 
 @lru_cache(maxsize=1)

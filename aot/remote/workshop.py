@@ -23,9 +23,9 @@ from nojit.aot.compile.processes.source_compiler import SourceCompiler
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.compile.toolchain.digests import toolchain_words
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.remote.messages import Description, Job, Other, Outcome, Setup, Tools
 from nojit.aot.remote.version import nojit_version
+from nojit.aot.variants.variant import CompiledVariant
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import CompileError, ManifestError, NojitError

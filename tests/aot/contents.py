@@ -10,9 +10,9 @@ from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.pack.bundle import BundleContent
 from nojit.aot.pack.tables import KernelContent
-from nojit.aot.plan.expand import derived_of, expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.expand import derived_of, expand_kernel
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.table.parts import Param
 from nojit.runtime.table.tuning import Tuning
 

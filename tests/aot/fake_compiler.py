@@ -18,7 +18,7 @@ from typing import Any
 
 from nojit.aot.manifest.archs import known_archs
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.errors import CompileError, ManifestError

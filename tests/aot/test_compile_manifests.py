@@ -25,11 +25,11 @@ from nojit.aot.compile.toolchain.digests import file_digest, tree_digest
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.spec import KernelSpec
-from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.tuning_space import expand_space
-from nojit.aot.plan.variant import Variant
 from nojit.aot.plan.variant_fit import fit_variant
+from nojit.aot.variants.expand import expand_kernel
+from nojit.aot.variants.tuning_space import expand_space
+from nojit.aot.variants.variant import Variant
 
 from tests.support.gluon_code import RECORDED, carried, compile_gluon, overwritten_barriers
 

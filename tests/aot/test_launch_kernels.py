@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import Variant
 from nojit.aot.plan.variant_fit import fit_variant
+from nojit.aot.variants.expand import expand_kernel
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.table.parts import Launch, TensorMap
 
 MANIFEST = Path(__file__).resolve().parents[1] / "gpu/launch/launch.toml"

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.plan import Plan, PlannedKernel
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.call.call_facts import expression_value
 from nojit.runtime.call.constexprs import row_names
 from nojit.runtime.errors import NoMatchingVariantError

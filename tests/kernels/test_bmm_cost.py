@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.variants.expand import expand_kernel
 from nojit.kernels.bmm.cost import TILES, Schedule, Tile, schedule_of
 from nojit.kernels.products.matrices import Layout, mapped
 from nojit.kernels.products.splits import copied_rows

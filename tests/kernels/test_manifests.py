@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.manifest.spec import KernelSpec
-from nojit.aot.plan.expand import Expansion, expand_kernel
-from nojit.aot.plan.tuned_tables import check_tuned, expand_tuned, read_folder
-from nojit.aot.plan.tuning_space import expand_space
+from nojit.aot.variants.expand import Expansion, expand_kernel
+from nojit.aot.variants.tuned_tables import check_tuned, expand_tuned, read_folder
+from nojit.aot.variants.tuning_space import expand_space
 from nojit.runtime.expr.expression import parse
 
 from tests.support.points import point_of

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.tuning_space import expand_space
+from nojit.aot.variants.expand import expand_kernel
+from nojit.aot.variants.tuning_space import expand_space
 from nojit.kernels import library
 from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.mixed_mm import launch as launch_module

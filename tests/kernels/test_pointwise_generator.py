@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.variants.expand import expand_kernel
 from nojit.kernels import library, pointwise
 from nojit.kernels.pointwise.__main__ import generate, generate_own, main
 from nojit.kernels.pointwise.op_from_spec import OTHERS

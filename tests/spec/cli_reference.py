@@ -15,7 +15,6 @@ from nojit.aot.cli.group import cli
 from nojit.aot.inspect import contents, device_choice, diff, doctor
 from nojit.aot.oci import pull
 from nojit.aot.pipeline import report, targets
-from nojit.aot.plan import left_out
 from nojit.aot.provenance import statement
 from nojit.aot.recording import coverage
 from nojit.aot.trust import sign
@@ -24,6 +23,7 @@ from nojit.aot.tune.report import importance
 from nojit.aot.tune.report import measurements as tune_report
 from nojit.aot.tune.select import evaluate, summaries
 from nojit.aot.tune.store import records
+from nojit.aot.variants import left_out
 
 __all__ = ["FACTS", "command_of", "render_commands", "render_facts"]
 

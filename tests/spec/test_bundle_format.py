@@ -16,7 +16,7 @@ from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.manifest.expression_tree import MAX_HEIGHT
 from nojit.aot.pack import index, sections
 from nojit.aot.pack.sections import encode_table
-from nojit.aot.plan.table_json import encode_launches
+from nojit.aot.variants.table_json import encode_launches
 from nojit.runtime import _core
 from nojit.runtime.base import strict_json
 from nojit.runtime.base.strict_json import canonical_json

@@ -31,7 +31,7 @@ from click.testing import CliRunner
 from nojit.aot.cli.group import cli
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 from tests.support.cubins import CubinSpec, build_cubin

@@ -12,7 +12,7 @@ from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.mistakes import shorten
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.variants.expand import expand_kernel
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.expr.postfix import FUNCTIONS

@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 
 __all__ = ["RECORDED", "carried", "compile_gluon", "overwritten_barriers"]
 

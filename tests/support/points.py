@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.variant import Variant
 
 __all__ = ["point_of"]
 

@@ -15,7 +15,7 @@ from nojit.aot.cli.console import Output, counted, duration, size
 from nojit.aot.compile.toolchain.digests import settings_of
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.pipeline.report import TWINS, BuildResult, BundleReport, Done, Failure, VariantReport
-from nojit.aot.plan.left_out import Absence, Pruned
+from nojit.aot.variants.left_out import Absence, Pruned
 from nojit.runtime.base.wording import few
 
 if TYPE_CHECKING:

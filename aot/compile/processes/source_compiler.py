@@ -28,7 +28,7 @@ from nojit.aot.compile.sources.reads import Notes
 from nojit.aot.compile.toolchain.installed_triton import InstalledTriton, check_unnamed, triton_of
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.outline import Outline
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, NojitError
 
 __all__ = ["SourceCompiler"]

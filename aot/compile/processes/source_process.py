@@ -16,7 +16,7 @@ from nojit.aot.compile.processes.process import EndedError, Process, SilentError
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.function_facts import KernelSource, SourceImportError, SourcePlace
 from nojit.aot.plan.outline import Outline
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.errors import CompileError, ManifestError
 
 __all__ = ["SourceKey", "SourceProcess", "key_of"]

@@ -10,7 +10,7 @@ from nojit.aot.compile.triton.own_toolchain import backend_of
 from nojit.aot.compile.triton.param_layout import Place, leaves_of, nested, place_in
 from nojit.aot.manifest.types import NONE, layout_in, plain
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.types.constants import constant_of, is_constant
 from nojit.runtime.types.names import descriptor_parts, dtype_name, is_descriptor
 from triton.compiler import ASTSource

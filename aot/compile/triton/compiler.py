@@ -30,7 +30,7 @@ from nojit.aot.compile.triton.param_layout import Leaf, layout_of, passed_of, te
 from nojit.aot.compile.triton.simulated_gpu import begin, current_target
 from nojit.aot.compile.triton.source_facts import captured, describe, outline
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError
 from nojit.runtime.table.parts import Launch
 from triton import knobs

@@ -19,7 +19,7 @@ from nojit.aot.compile.triton.source_digest import lines_of, source_digest
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
-from nojit.aot.plan.variant import Variant, functions_of
+from nojit.aot.variants.variant import Variant, functions_of
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ManifestError

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nojit.aot.manifest.types import members_of, plain
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table.parts import Slot, TensorMap
 from nojit.runtime.types.names import TENSOR_MAP, descriptor_parts, is_compiled_in, is_descriptor, is_tuple, leaves

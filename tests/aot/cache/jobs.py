@@ -18,8 +18,8 @@ from nojit.aot.cache.time_limits import Limits
 from nojit.aot.compile import job_runner
 from nojit.aot.compile.job_runner import Finished, Job
 from nojit.aot.manifest.spec import KernelSpec
-from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
+from nojit.aot.variants.expand import expand_kernel
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource
 

@@ -14,7 +14,7 @@ from nojit.aot.cli.progress.build_progress import Counts, Lines, follow_build
 from nojit.aot.compile.job_runner import Finished, Job
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.plan import Planned
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.errors import CompileError
 from nojit.runtime.table.parts import Config
 

@@ -25,9 +25,9 @@ from nojit.aot.compile import job_runner
 from nojit.aot.compile.job_runner import Finished, Job, JobExecutor, Sealed
 from nojit.aot.compile.processes.pool import WorkerPool
 from nojit.aot.manifest.spec import KernelSpec
-from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
+from nojit.aot.variants.expand import expand_kernel
+from nojit.aot.variants.variant import CompiledVariant, Variant, decode_compiled, encode_compiled
 from nojit.runtime.errors import BundleFormatError, PackageError
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

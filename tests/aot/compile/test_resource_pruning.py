@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from nojit.aot.compile.resource_pruning import prune_compiled, prune_failed
 from nojit.aot.manifest.archs import known_archs
-from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
+from nojit.aot.variants.expand import expand_kernel
 from nojit.runtime.base.gpu_limits import shared_bytes_max
 from nojit.runtime.errors import CompileError
 

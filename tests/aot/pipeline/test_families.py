@@ -137,8 +137,8 @@ def test_a_config_for_a_family_is_for_each_of_its_chips(project: Callable[[], Pr
 def test_code_that_differs_for_the_family_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from nojit.aot.backends.cuda import backend
     from nojit.aot.compile.triton import compiler
-    from nojit.aot.plan.expand import expand_kernel
     from nojit.aot.plan.function_facts import SourcePlace
+    from nojit.aot.variants.expand import expand_kernel
 
     from tests.aot.entries import spec
 

@@ -17,9 +17,7 @@ import msgspec
 from nojit.aot.compile import job_runner
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.manifest.spec import KernelSpec
-from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.aot.remote.build_facts import Build, Limits
 from nojit.aot.remote.connection import LostError
 from nojit.aot.remote.executor import RemoteExecutor
@@ -34,6 +32,8 @@ from nojit.aot.remote.messages import (
     encode_results,
 )
 from nojit.aot.remote.workshop import mismatch
+from nojit.aot.variants.expand import expand_kernel
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime.errors import CompileError, ManifestError
 
 from tests.aot.fake_compiler import FakeCompiler, FakeSource

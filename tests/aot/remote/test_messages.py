@@ -10,9 +10,9 @@ import pytest
 import zstandard
 from nojit.aot.cache.entry import seal
 from nojit.aot.compile.sources.captured import Captured
-from nojit.aot.plan.variant import CompiledVariant, encode_compiled
 from nojit.aot.remote import messages
 from nojit.aot.remote.messages import Description, Job, MessageError, Other, Refused, Setup
+from nojit.aot.variants.variant import CompiledVariant, encode_compiled
 from nojit.runtime.errors import CompileError
 from nojit.runtime.table.parts import Config
 from nojit.runtime.values import DType, FunctionRef

@@ -12,11 +12,11 @@ import pytest
 from nojit.aot.compile.processes.source_compiler import SourceCompiler
 from nojit.aot.manifest.reader import find_manifests
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.plan.variant import CompiledVariant
 from nojit.aot.remote import messages, worker
 from nojit.aot.remote.messages import Description, Job, Other, Refused, Setup
 from nojit.aot.remote.version import nojit_version
 from nojit.aot.remote.workshop import Workshop, Workshops, mismatch
+from nojit.aot.variants.variant import CompiledVariant
 
 from tests.aot.conftest import ROOT
 

@@ -14,7 +14,7 @@ import pytest
 from nojit.aot.compile.triton import compiler
 from nojit.aot.plan.plan import PlannedKernel
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.bundle.cubin import read_cubin
 from nojit.runtime.errors import ManifestError
 

@@ -16,10 +16,10 @@ from nojit.aot.compile.sources import source_import
 from nojit.aot.compile.triton import compiler, functions, keys
 from nojit.aot.compile.triton.compiler import compile_variant, describe, min_driver, toolchain, variant_key
 from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, Option
-from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.plan.variant import CompiledVariant, Variant
 from nojit.aot.plan.variant_fit import fit_variant
+from nojit.aot.variants.expand import expand_kernel
+from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime.bundle.cubin import read_cubin
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.errors import CompileError, ManifestError
@@ -871,7 +871,7 @@ class TestToolchain:
 
 
 def test_both_facts_and_image_survive_the_worker_and_the_cache(place):
-    from nojit.aot.plan.variant import decode_compiled, encode_compiled
+    from nojit.aot.variants.variant import decode_compiled, encode_compiled
 
     compiled = compile_variant(variant_of("sm_80"), place())
     assert isinstance(compiled, CompiledVariant)

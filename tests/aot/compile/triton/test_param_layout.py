@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from nojit.aot.compile.triton.param_layout import layout_of, leaves_of, nested, passed_of, place_in, tensor_maps_of
-from nojit.aot.plan.expand import expand_kernel
+from nojit.aot.variants.expand import expand_kernel
 from nojit.runtime.bundle.format import GLOBAL_SCRATCH, PROFILE_SCRATCH
 from nojit.runtime.table.parts import Slot, TensorMap
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 from nojit.aot.manifest.spec import KernelSpec
-from nojit.aot.plan.expand import expand_kernel
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.plan.tuning_space import expand_space
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.expand import expand_kernel
+from nojit.aot.variants.tuning_space import expand_space
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.errors import ManifestError
 
 from tests.aot.conftest import KERNEL

@@ -13,8 +13,8 @@ from nojit.aot.manifest.archs import chips_of, known_archs
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.plan.expand import Expansion, derived_of, expand_kernel
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.expand import Expansion, derived_of, expand_kernel
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr.expression import Pointer, parse
 from nojit.runtime.table.parts import Derived

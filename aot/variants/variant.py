@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from nojit.aot.manifest.types import NONE, plain
-from nojit.aot.plan.table_json import encode_launches
+from nojit.aot.variants.table_json import encode_launches
 from nojit.runtime._core import IMAGE_BYTES_MAX, read_launch
 from nojit.runtime.base.strict_json import Json, canonical_json, count, fields, parse_json, refuse, text
 from nojit.runtime.table.parts import Config, Launch

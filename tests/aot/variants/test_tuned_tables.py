@@ -15,7 +15,7 @@ from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.pipeline.build import build
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.plan.tuned_tables import check_tuned, expand_tuned
+from nojit.aot.variants.tuned_tables import check_tuned, expand_tuned
 from nojit.runtime.base.launch_options import TUNABLE
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError, TuningError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN
 from nojit.aot.manifest.reader import load_manifest
-from nojit.aot.plan.tuning_space import SpaceExpansion, configs_of, expand_space
+from nojit.aot.variants.tuning_space import SpaceExpansion, configs_of, expand_space
 from nojit.runtime.errors import ManifestError
 
 from tests.aot.conftest import ROOT

@@ -15,7 +15,7 @@ from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.options import TOOLCHAIN
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.tuning_rules import choices
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import TuningError
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedTable

@@ -19,7 +19,7 @@ from nojit.aot.manifest.options import OPTIONS, option_value
 from nojit.aot.manifest.spec import HINT_SETS_MAX, KernelSpec, PointSpec
 from nojit.aot.manifest.text import spell_key
 from nojit.aot.manifest.types import fill, types_of
-from nojit.aot.plan.hints import WrittenHints, subsets
+from nojit.aot.variants.hints import WrittenHints, subsets
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table.parts import Axis

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nojit.aot.plan.expand import expand_kernel
-from nojit.aot.plan.tuning_space import expand_space
+from nojit.aot.variants.expand import expand_kernel
+from nojit.aot.variants.tuning_space import expand_space
 from nojit.runtime.errors import ManifestError
 
 from tests.aot.entries import ARCH_NUMBERS, Entry, entries, spec

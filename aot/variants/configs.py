@@ -11,7 +11,7 @@ from nojit.aot.manifest.archs import check_target, chips_of
 from nojit.aot.manifest.config_rules import constexprs_in, told_options
 from nojit.aot.manifest.matrix import read_value
 from nojit.aot.manifest.options import OPTIONS, TOOLCHAIN, option_value
-from nojit.aot.plan.requirements import implied_hints, parse_rule
+from nojit.aot.variants.requirements import implied_hints, parse_rule
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.table.parts import Config
 from nojit.runtime.values import Value, identity

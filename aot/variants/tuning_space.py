@@ -13,13 +13,13 @@ from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.options import TOOLCHAIN
 from nojit.aot.manifest.spec import KernelSpec, TuningSpec
 from nojit.aot.manifest.tuning_rules import choices
-from nojit.aot.plan.configs import BuildConfig, config_of
-from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
-from nojit.aot.plan.expand import Expander, Names
-from nojit.aot.plan.hints import HintSet, WrittenHints
-from nojit.aot.plan.left_out import Pruned
-from nojit.aot.plan.requirements import parse_rule
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.configs import BuildConfig, config_of
+from nojit.aot.variants.counting import MAX_VARIANTS, check_count, check_size
+from nojit.aot.variants.expand import Expander, Names
+from nojit.aot.variants.hints import HintSet, WrittenHints
+from nojit.aot.variants.left_out import Pruned
+from nojit.aot.variants.requirements import parse_rule
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedTable
 from nojit.runtime.values import DType, FunctionRef, Value
 

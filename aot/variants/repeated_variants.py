@@ -7,8 +7,8 @@ from typing import Any
 from nojit.aot.manifest.matrix import typed_params
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.types import NONE, axes_in, dims_in, plain
-from nojit.aot.plan.cases_to_build import Axes, Point
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.cases_to_build import Axes, Point
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.values import identity
 

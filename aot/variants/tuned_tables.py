@@ -16,13 +16,13 @@ from nojit.aot.manifest.matrix import plain_value, read_value
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.spec import KernelSpec
 from nojit.aot.manifest.type_checker import kind_of
-from nojit.aot.plan.cases_to_build import Point
-from nojit.aot.plan.configs import BuildConfig, make_config
-from nojit.aot.plan.counting import MAX_VARIANTS
-from nojit.aot.plan.expand import Expander, Expansion, Names, settings_of
-from nojit.aot.plan.hints import HintSet, WrittenHints
-from nojit.aot.plan.requirements import parse_rule
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.cases_to_build import Point
+from nojit.aot.variants.configs import BuildConfig, make_config
+from nojit.aot.variants.counting import MAX_VARIANTS
+from nojit.aot.variants.expand import Expander, Expansion, Names, settings_of
+from nojit.aot.variants.hints import HintSet, WrittenHints
+from nojit.aot.variants.requirements import parse_rule
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ManifestError, TuningError

@@ -13,13 +13,13 @@ from nojit.aot.manifest.matrix import axes_of, plain_value, read_value, typed_pa
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
 from nojit.aot.manifest.types import NONE, fill, is_hintable, is_open, types_of
-from nojit.aot.plan.cases_to_build import Point, Settings, points_of
-from nojit.aot.plan.configs import BuildConfig, check_distinct, config_of
-from nojit.aot.plan.counting import MAX_VARIANTS, check_count, check_size
-from nojit.aot.plan.hints import HintSet, WrittenHints, hint_sets
-from nojit.aot.plan.repeated_variants import SeenVariants
-from nojit.aot.plan.requirements import always_holds, never_holds, parse_rule, required
-from nojit.aot.plan.variant import Variant
+from nojit.aot.variants.cases_to_build import Point, Settings, points_of
+from nojit.aot.variants.configs import BuildConfig, check_distinct, config_of
+from nojit.aot.variants.counting import MAX_VARIANTS, check_count, check_size
+from nojit.aot.variants.hints import HintSet, WrittenHints, hint_sets
+from nojit.aot.variants.repeated_variants import SeenVariants
+from nojit.aot.variants.requirements import always_holds, never_holds, parse_rule, required
+from nojit.aot.variants.variant import Variant
 from nojit.runtime.errors import ManifestError
 from nojit.runtime.expr import expression as expr
 from nojit.runtime.table.parts import Derived
