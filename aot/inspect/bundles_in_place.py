@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nojit.aot.backends.registry import arch_of
-from nojit.aot.plan.in_place import InPlace
+from nojit.aot.plan.existing_bundles import ExistingBundle
 from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
@@ -18,9 +18,9 @@ from nojit.runtime.errors import BundleError, PackageError
 __all__ = ["read_in_place"]
 
 
-def read_in_place(folder: Path) -> dict[tuple[str, str], InPlace]:
+def read_in_place(folder: Path) -> dict[tuple[str, str], ExistingBundle]:
     """Return the newest bundle in a folder for each (name, arch). Damaged files are skipped."""
-    found: dict[tuple[str, str], InPlace] = {}
+    found: dict[tuple[str, str], ExistingBundle] = {}
     try:
         paths = sorted(path for path in folder.iterdir() if path.name.endswith(SUFFIX) and path.is_file())
     except OSError:
@@ -37,7 +37,7 @@ def read_in_place(folder: Path) -> dict[tuple[str, str], InPlace]:
     return found
 
 
-def _read(path: Path) -> InPlace:
+def _read(path: Path) -> ExistingBundle:
     with BundleFile(path) as bundle:
         index, digest, kernels = bundle.index, bundle.digest, frozenset(bundle.kernels)
     recipe = None
@@ -49,6 +49,6 @@ def _read(path: Path) -> InPlace:
         pass
     name, version, arch = index.name, index.version, arch_of(index.target)
     if recipe is None:
-        return InPlace(path, name, version, arch, kernels, profile=None, tuned=False)
+        return ExistingBundle(path, name, version, arch, kernels, profile=None, tuned=False)
     toolchains = recipe.toolchains if len(recipe.toolchains) > 1 else ()
-    return InPlace(path, name, version, arch, kernels, recipe.profile, recipe.tuned, toolchains)
+    return ExistingBundle(path, name, version, arch, kernels, recipe.profile, recipe.tuned, toolchains)

@@ -12,7 +12,7 @@ from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
-from nojit.aot.plan.manifest_entries import ManifestEntry
+from nojit.aot.plan.merged_manifests import ManifestEntry
 from nojit.aot.plan.plan import PlannedKernel
 from nojit.aot.plan.variant_fit import check_decorators, fit_tuned, fit_variant
 from nojit.aot.variants.cases_to_build import hint_places

@@ -11,9 +11,9 @@ from nojit.aot.manifest.archs import arch_order, check_assembled, check_target
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.spec import BundleSpec
 from nojit.aot.plan.compiler_interface import Compiler
-from nojit.aot.plan.in_place import InPlace
+from nojit.aot.plan.existing_bundles import ExistingBundle
 from nojit.aot.plan.kernel_plan import Wanted, list_variants, plan_kernel
-from nojit.aot.plan.manifest_entries import (
+from nojit.aot.plan.merged_manifests import (
     ManifestEntry,
     Merging,
     check_archs,
@@ -39,7 +39,7 @@ def make_plans(
     tuned: bool = True,
     project: Path = Path(),
     most: int | None = MAX_VARIANTS,
-    in_place: Mapping[tuple[str, str], InPlace] | None = None,
+    in_place: Mapping[tuple[str, str], ExistingBundle] | None = None,
     on_planned: Callable[[Planned], None] = lambda _: None,
 ) -> list[Plan]:
     """Expand manifests into one plan per bundle and arch.
@@ -130,7 +130,7 @@ class _Work:
     only: tuple[str, ...]
     kept: tuple[str, ...]
     gone: tuple[str, ...]
-    in_place: InPlace | None
+    in_place: ExistingBundle | None
     toolchains: tuple[str, ...]
 
     def profile(self, asked: str | None, *, tuned: bool) -> str:
@@ -177,7 +177,7 @@ def _work_of(
     found: Sequence[ManifestEntry],
     asked: Collection[tuple[str, str]],
     *,
-    in_place: InPlace | None,
+    in_place: ExistingBundle | None,
     toolchains: tuple[str, ...],
 ) -> _Work:
     wanted = {entry.spec.name for entry in found if (bundle.name, entry.spec.name) in asked}
@@ -192,7 +192,9 @@ def _work_of(
     return _Work(bundle, arch, frozenset(wanted), entries, only, tuple(sorted(kept)), gone, in_place, toolchains)
 
 
-def _in_place(found: Mapping[tuple[str, str], InPlace], *, tuning: bool) -> Mapping[tuple[str, str], InPlace]:
+def _in_place(
+    found: Mapping[tuple[str, str], ExistingBundle], *, tuning: bool
+) -> Mapping[tuple[str, str], ExistingBundle]:
     """Return the existing bundles by arch and by the bundle name that manifests use, which tuning bundles extend."""
     if not tuning:
         return found

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from nojit.runtime.errors import PackageError
 
-__all__ = ["InPlace"]
+__all__ = ["ExistingBundle"]
 
 
 @dataclass(frozen=True, slots=True)
-class InPlace:
+class ExistingBundle:
     """A bundle that already exists in the build's output folder."""
 
     path: Path

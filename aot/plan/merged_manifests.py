@@ -15,8 +15,8 @@ from nojit.aot.manifest.reader import ReadKernel, bundle_of, read_manifest
 from nojit.aot.manifest.spec import BundleSpec, KernelSpec
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.plan.compiler_interface import Compiler
+from nojit.aot.plan.existing_bundles import ExistingBundle
 from nojit.aot.plan.function_facts import SourcePlace, module_of
-from nojit.aot.plan.in_place import InPlace
 from nojit.aot.variants.toolchain_configs import check_toolchains, tables_for, with_toolchains
 from nojit.aot.variants.tuned_tables import check_tuned, read_folder
 from nojit.aot.variants.variant import functions_in
@@ -32,7 +32,7 @@ __all__ = ["ManifestEntry", "Merging", "check_archs", "check_kernel", "manifests
 def manifests_beside(
     manifests: Sequence[Path],
     bundles: Mapping[str, tuple[BundleSpec, Sequence[ManifestEntry]]],
-    places: Mapping[tuple[str, str], InPlace],
+    places: Mapping[tuple[str, str], ExistingBundle],
 ) -> list[Path]:
     """Return other manifests of the same folders, if existing bundles hold kernels that `manifests` do not contain."""
     known = {name: {entry.spec.name for entry in found} for name, (_, found) in bundles.items()}
