@@ -9,7 +9,7 @@ from typing import Final
 from nojit.aot.cli.console import Output
 from nojit.aot.inspect.places import find_bundles
 from nojit.aot.provenance.statement import open_signed
-from nojit.aot.trust.shipped_bundles import VerifiedBundle, read_bundle
+from nojit.aot.signing.shipped_bundles import VerifiedBundle, read_bundle
 from nojit.runtime.base.wording import few
 from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded
 

@@ -14,8 +14,8 @@ from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.manifest.toml import flat, toml_key, toml_text, toml_texts, toml_value
 from nojit.aot.manifest.types import types_of
-from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of
-from nojit.aot.recording.tuned_from_winners import TOOL, Chosen, device_of
+from nojit.aot.recorded_builds.specializations import RecordedKernel, Spec, kernels_of
+from nojit.aot.recorded_builds.tuned_from_winners import TOOL, Chosen, device_of
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import Recording
 from nojit.runtime.recording.generated_kernels import MODULE as GENERATED

@@ -21,8 +21,8 @@ from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import BUNDLE, SIGNED, STATEMENT, Offer
 from nojit.aot.oci.staging import Staging, disk_errors, locked
 from nojit.aot.provenance.statement import read_statement, statement_path
-from nojit.aot.trust.shipped_bundles import VerifiedBundle, read_bundle
-from nojit.aot.trust.verify_signature import read_vouched, verify_signed
+from nojit.aot.signing.shipped_bundles import VerifiedBundle, read_bundle
+from nojit.aot.signing.verify_signature import read_vouched, verify_signed
 from nojit.runtime.errors import BundleError, NojitError, PackageError
 from nojit.runtime.trust.claim import Claim, read_claim
 from nojit.runtime.trust.envelope import signed_path, split_envelope

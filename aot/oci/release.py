@@ -37,7 +37,7 @@ from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.retries import Limits
 from nojit.aot.provenance.statement import read_statement, statement_path
-from nojit.aot.trust.shipped_bundles import VerifiedBundle
+from nojit.aot.signing.shipped_bundles import VerifiedBundle
 from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.format import FORMAT_VERSION, SUFFIX
 from nojit.runtime.errors import PackageError

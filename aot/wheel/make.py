@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.aot.manifest.archs import arch_order
-from nojit.aot.trust.shipped_bundles import VerifiedBundle, largest_kernels
+from nojit.aot.signing.shipped_bundles import VerifiedBundle, largest_kernels
 from nojit.aot.wheel.archive import Wheel, pack_wheel
 from nojit.aot.wheel.metadata import Facts, dist_info, entry_points, provenance
 from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from nojit.aot.backends.registry import vendors
 from nojit.aot.compile.toolchain.digests import toolchain_words
-from nojit.aot.trust.shipped_bundles import VerifiedBundle
+from nojit.aot.signing.shipped_bundles import VerifiedBundle
 from nojit.aot.wheel.names import check_license, check_requirement
 from nojit.runtime.discovery.installed import ENTRY_POINTS
 from nojit.runtime.errors import PackageError

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nojit.aot.backends.registry import vendor_of
-from nojit.aot.trust.shipped_bundles import VerifiedBundle
+from nojit.aot.signing.shipped_bundles import VerifiedBundle
 from nojit.aot.wheel.names import arch_label, escaped
 from nojit.runtime.errors import PackageError
 

@@ -23,7 +23,7 @@ from nojit.aot.inspect.contents import bundle_facts, definition, kernel_facts, v
 from nojit.aot.inspect.diff import diff_bundles
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.provenance.statement import read_signed_statement
-from nojit.aot.trust.verify_signature import verify_signed
+from nojit.aot.signing.verify_signature import verify_signed
 from nojit.runtime.bundle.cubin import check_launch, read_cubin
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.descriptor import TensorDescriptor

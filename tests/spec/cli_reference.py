@@ -16,8 +16,8 @@ from nojit.aot.inspect import contents, device_choice, diff, doctor
 from nojit.aot.oci import pull
 from nojit.aot.pipeline import report, targets
 from nojit.aot.provenance import statement
-from nojit.aot.recording import coverage
-from nojit.aot.trust import sign
+from nojit.aot.recorded_builds import coverage
+from nojit.aot.signing import sign
 from nojit.aot.tune.measure import request
 from nojit.aot.tune.report import importance
 from nojit.aot.tune.report import measurements as tune_report

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nojit.aot.oci.reasons import ADVICE, REASONS
 from nojit.aot.oci.release import BUNDLE, RELEASE, SIGNED, STATEMENT, ship
-from nojit.aot.trust.shipped_bundles import read_bundle
+from nojit.aot.signing.shipped_bundles import read_bundle
 
 from tests.spec.pages import ROOT, rows
 from tests.support.bundles import kernel, make_bundle

@@ -13,9 +13,9 @@ from nojit.aot.manifest.reader import find_manifests
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan, absent_kernels
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.recording.inputs import bundle_name, is_recording, read_recordings
-from nojit.aot.recording.origins import recorded_triton
-from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
+from nojit.aot.recorded_builds.inputs import bundle_name, is_recording, read_recordings
+from nojit.aot.recorded_builds.origins import recorded_triton
+from nojit.aot.recorded_builds.recorded_plans import make_plans as make_recorded_plans
 from nojit.aot.variants.left_out import Absence
 from nojit.runtime.errors import ManifestError
 

@@ -46,7 +46,7 @@ from nojit.aot.pipeline.up_to_date import Stamp
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan
 from nojit.aot.provenance.write_statement import Invocation, attest, signed_problems
-from nojit.aot.recording.inputs import is_recording
+from nojit.aot.recorded_builds.inputs import is_recording
 from nojit.runtime.errors import PackageError
 
 if TYPE_CHECKING:

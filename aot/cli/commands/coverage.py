@@ -10,8 +10,8 @@ import click
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
 from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.inspect.places import bundles_at
-from nojit.aot.recording.coverage import Checked, Coverage, coverage_of
-from nojit.aot.recording.inputs import read_recordings
+from nojit.aot.recorded_builds.coverage import Checked, Coverage, coverage_of
+from nojit.aot.recorded_builds.inputs import read_recordings
 
 __all__ = ["command"]
 

@@ -13,8 +13,8 @@ from nojit.aot.cli.console import PLACE, Output, counted, driver_version, output
 from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.inspect.contents import VariantFacts, config_words, open_bundle
 from nojit.aot.inspect.diff import BundleDiff, Change, KernelDiff, VariantChange, diff_bundles
-from nojit.aot.recording.compare import Difference, compare_recordings
-from nojit.aot.recording.inputs import is_recording, read_recordings
+from nojit.aot.recorded_builds.compare import Difference, compare_recordings
+from nojit.aot.recorded_builds.inputs import is_recording, read_recordings
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.table.parts import Config

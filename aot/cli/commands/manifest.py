@@ -29,7 +29,7 @@ def command(out: Output, recording: Path, path: Path | None, force: bool) -> Non
         raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
     # these import msgspec
     from nojit.aot.draft.from_recording import manifest_of  # noqa: PLC0415
-    from nojit.aot.recording.inputs import bundle_name, read_recordings  # noqa: PLC0415
+    from nojit.aot.recorded_builds.inputs import bundle_name, read_recordings  # noqa: PLC0415
     from nojit.aot.tune.select.tuned_file import file_name, write_tuned  # noqa: PLC0415
     from nojit.aot.variants.tuned_tables import FOLDER  # noqa: PLC0415
 

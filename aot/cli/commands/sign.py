@@ -14,7 +14,7 @@ from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.places import find_bundles
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.provenance.statement import read_statement, statement_path
-from nojit.aot.trust.sign import NewKey, make_key, moment_of, read_signer, sign_bundle
+from nojit.aot.signing.sign import NewKey, make_key, moment_of, read_signer, sign_bundle
 
 __all__ = ["command"]
 

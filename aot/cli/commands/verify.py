@@ -19,7 +19,7 @@ from nojit.aot.inspect.places import Place, bundles_at
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
 from nojit.aot.provenance.statement import Statement
-from nojit.aot.trust.verify_signature import verify_signed
+from nojit.aot.signing.verify_signature import verify_signed
 from nojit.runtime.base.wording import few, told
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError
@@ -144,7 +144,7 @@ def _rebuild(
     # only --rebuild needs these modules, which import Triton and msgspec
     from nojit.aot.cli.building.run_build import load_compiler  # noqa: PLC0415
     from nojit.aot.compile.processes.pool import WorkerPool  # noqa: PLC0415
-    from nojit.aot.trust.rebuild import rebuild  # noqa: PLC0415
+    from nojit.aot.signing.rebuild import rebuild  # noqa: PLC0415
 
     workers = jobs or len(os.sched_getaffinity(0))
     # a bundle for an older driver was assembled by another tool, if its vendor has one

@@ -12,7 +12,7 @@ import click
 from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Number, Output, counted, output_options, size
 from nojit.aot.cli.shipping import read_newest, tell_changes, tell_unsigned
-from nojit.aot.trust.shipped_bundles import VerifiedBundle
+from nojit.aot.signing.shipped_bundles import VerifiedBundle
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.wheel_variants import misled

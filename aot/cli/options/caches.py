@@ -14,7 +14,7 @@ from nojit.aot.cli.options.build_request import SharedRequest
 
 if TYPE_CHECKING:
     from nojit.aot.cache.shared import SharedCache
-    from nojit.aot.trust.cache_signatures import EntryVerifier
+    from nojit.aot.signing.cache_signatures import EntryVerifier
 
 __all__ = ["given_shared", "open_shared", "open_verifier", "shared_options", "url_option"]
 
@@ -121,8 +121,8 @@ def open_shared(request: SharedRequest, wait_s: float, tell: Callable[[str], Non
     limits = Limits(wait_s=wait_s)
     signer = None
     if request.sign is not None and not request.readonly:
-        from nojit.aot.trust.cache_signatures import EntrySigner  # noqa: PLC0415 - of an extra
-        from nojit.aot.trust.sign import read_signer  # noqa: PLC0415 - of an extra
+        from nojit.aot.signing.cache_signatures import EntrySigner  # noqa: PLC0415 - of an extra
+        from nojit.aot.signing.sign import read_signer  # noqa: PLC0415 - of an extra
 
         password = os.fsencode(os.environ.get("NOJIT_KEY_PASSWORD", "")) or None
         signer = EntrySigner(read_signer(request.sign, password))
@@ -147,7 +147,7 @@ def open_verifier(trust: Sequence[Path]) -> EntryVerifier | None:
     """
     if not trust:
         return None
-    from nojit.aot.trust.cache_signatures import read_verifier  # noqa: PLC0415 - of an extra
+    from nojit.aot.signing.cache_signatures import read_verifier  # noqa: PLC0415 - of an extra
 
     return read_verifier(trust)
 

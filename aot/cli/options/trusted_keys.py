@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from nojit.aot.trust.verify_signature import read_only_key
+from nojit.aot.signing.verify_signature import read_only_key
 from nojit.runtime.trust.trusted_keys import TrustedKeys, read_trusted_keys
 
 __all__ = ["given_keys"]

@@ -9,8 +9,8 @@ import pytest
 from nojit.aot.cache.entry import entry_name, open_entry, seal, split_signed, with_signature
 from nojit.aot.cache.store import Folder, Store
 from nojit.aot.compile.job_runner import Finished
-from nojit.aot.trust.cache_signatures import EntrySigner, EntryVerifier, read_verifier
-from nojit.aot.trust.sign import make_key, read_signer
+from nojit.aot.signing.cache_signatures import EntrySigner, EntryVerifier, read_verifier
+from nojit.aot.signing.sign import make_key, read_signer
 from nojit.aot.variants.variant import CompiledVariant, encode_compiled
 
 from tests.aot.cache.jobs import PLACE, Machine, job, jobs

@@ -227,7 +227,7 @@ def test_with_a_key_what_was_signed_is_built_again(
 ) -> None:
     use_compiler()
     built: list[Any] = []
-    monkeypatch.setattr("nojit.aot.trust.rebuild.rebuild", lambda *given: built.append(given[-1]))
+    monkeypatch.setattr("nojit.aot.signing.rebuild.rebuild", lambda *given: built.append(given[-1]))
     assert run("sign", "--key", key, stated).exit_code == 0
     verify = ("verify", stated, "--rebuild", "--sources", stated.parent, "-j", 1)
     assert run(*verify).exit_code == 0

@@ -1,5 +1,5 @@
 """Fixtures of the tests of first manifests: those of the tests of recordings."""
 
-from tests.aot.recording.conftest import document, recorder, run
+from tests.aot.recorded_builds.conftest import document, recorder, run
 
 __all__ = ["document", "recorder", "run"]

@@ -14,14 +14,14 @@ from nojit.aot.draft.from_recording import Written, manifest_of
 from nojit.aot.draft.grids import Sample, grid_of
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
-from nojit.aot.recording.inputs import read_recordings
-from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
+from nojit.aot.recorded_builds.inputs import read_recordings
+from nojit.aot.recorded_builds.recorded_plans import make_plans as make_recorded_plans
 from nojit.runtime import load
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.tuning.tuned_tables import TunedDevice
 from nojit.runtime.values import identity
 
-from tests.aot.recording import programs
+from tests.aot.recorded_builds import programs
 from tests.fakecuda import FakeCuda
 from tests.runtime.recording.programs import kernels
 from tests.support.recordings import Recorder, Tensor

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 from nojit.aot.oci.release import ShippedBundle, ship
 from nojit.aot.provenance.statement import statement_path
-from nojit.aot.trust.shipped_bundles import VerifiedBundle
+from nojit.aot.signing.shipped_bundles import VerifiedBundle
 from nojit.runtime.trust.envelope import signed_path
 
 from tests.aot.oci.conftest import files, public_key, state

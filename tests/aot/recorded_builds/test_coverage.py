@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import triton.language as tl
-from nojit.aot.recording.coverage import Coverage, coverage_of
-from nojit.aot.recording.inputs import read_recordings
+from nojit.aot.recorded_builds.coverage import Coverage, coverage_of
+from nojit.aot.recorded_builds.inputs import read_recordings
 from nojit.runtime.bundle.file import BundleFile
 
-from tests.aot.recording import programs
+from tests.aot.recorded_builds import programs
 from tests.runtime.recording.programs import kernels
 from tests.support.bundles import kernel, make_bundle
 from tests.support.recordings import Recorder, Tensor

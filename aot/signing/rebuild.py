@@ -19,9 +19,9 @@ from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.provenance.statement import Recipe, Statement, read_statement, statement_path
-from nojit.aot.recording.inputs import is_recording, read_recordings
-from nojit.aot.recording.recorded_plans import TRIALS
-from nojit.aot.recording.recorded_plans import make_plans as make_recorded_plans
+from nojit.aot.recorded_builds.inputs import is_recording, read_recordings
+from nojit.aot.recorded_builds.recorded_plans import TRIALS
+from nojit.aot.recorded_builds.recorded_plans import make_plans as make_recorded_plans
 from nojit.runtime.base.wording import few
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.debug_twins import TWIN

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from nojit.aot.provenance.statement import statement_path
-from nojit.aot.trust.sign import make_key, read_signer, sign_bundle
-from nojit.aot.trust.verify_signature import read_only_key, verify_signed
+from nojit.aot.signing.sign import make_key, read_signer, sign_bundle
+from nojit.aot.signing.verify_signature import read_only_key, verify_signed
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleError, BundleIntegrityError, BundleTrustError, PackageError
 from nojit.runtime.trust.envelope import signed_path

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nojit.aot.manifest.archs import arch_number, arch_order
 from nojit.aot.manifest.types import plain, types_of
-from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of, option_default
+from nojit.aot.recorded_builds.specializations import RecordedKernel, Spec, kernels_of, option_default
 from nojit.runtime.base.launch_options import BUILT_WITH, is_as_built
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.base.wording import few

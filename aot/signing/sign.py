@@ -16,7 +16,7 @@ from nojit.aot.base.files import create_file, write_file
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.provenance.statement import read_statement, statement_path
-from nojit.aot.trust.verify_signature import check_file, only_key
+from nojit.aot.signing.verify_signature import check_file, only_key
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import BundleTrustError, PackageError
 from nojit.runtime.trust.envelope import PAYLOAD_TYPE, encode_envelope, signed_path

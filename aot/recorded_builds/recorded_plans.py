@@ -13,9 +13,9 @@ from nojit.aot.manifest.types import plain, types_of
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.function_facts import KernelSource, SourcePlace
 from nojit.aot.plan.plan import Plan, Planned, PlannedKernel
-from nojit.aot.recording.inputs import Recorded
-from nojit.aot.recording.origins import origins_of
-from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of, option_default
+from nojit.aot.recorded_builds.inputs import Recorded
+from nojit.aot.recorded_builds.origins import origins_of
+from nojit.aot.recorded_builds.specializations import RecordedKernel, Spec, kernels_of, option_default
 from nojit.aot.variants.left_out import Refused
 from nojit.aot.variants.variant import Variant
 from nojit.runtime.base.launch_options import BUILT_WITH

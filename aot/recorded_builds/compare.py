@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from nojit.aot.recording.specializations import RecordedKernel, Spec, kernels_of
+from nojit.aot.recorded_builds.specializations import RecordedKernel, Spec, kernels_of
 from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.base.wording import few
 from nojit.runtime.recording.file import Recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nojit.aot.recording.specializations import RecordedKernel, option_default
+from nojit.aot.recorded_builds.specializations import RecordedKernel, option_default
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.drift import fingerprint

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.recording.compare import Difference, compare_recordings
+from nojit.aot.recorded_builds.compare import Difference, compare_recordings
 from nojit.runtime.recording.file import read_recording
 
-from tests.aot.recording import programs
+from tests.aot.recorded_builds import programs
 from tests.runtime.recording.programs import kernels
 from tests.support.recordings import Recorder, Tensor
 
 pytestmark = pytest.mark.triton
 
-ADD = "tests.aot.recording.programs:add"
+ADD = "tests.aot.recorded_builds.programs:add"
 
 
 @pytest.fixture

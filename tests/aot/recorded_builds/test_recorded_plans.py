@@ -20,8 +20,8 @@ from nojit.aot.cache.cache import Cache
 from nojit.aot.compile.triton import compiler
 from nojit.aot.pipeline.build import build
 from nojit.aot.plan.plan import Plan
-from nojit.aot.recording.inputs import read_recordings
-from nojit.aot.recording.recorded_plans import make_plans
+from nojit.aot.recorded_builds.inputs import read_recordings
+from nojit.aot.recorded_builds.recorded_plans import make_plans
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import ArgumentError, ManifestError, NoMatchingVariantError, RecordingError
 from nojit.runtime.loader import Bundle
@@ -32,7 +32,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.runtime.jit import create_function_from_signature
 
-from tests.aot.recording import programs
+from tests.aot.recorded_builds import programs
 from tests.fakecuda import FakeCuda
 from tests.runtime.recording.programs import kernels
 from tests.support.recordings import Recorder, Tensor

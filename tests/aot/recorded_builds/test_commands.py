@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.recording.inputs import bundle_name, find_recordings, is_recording
+from nojit.aot.recorded_builds.inputs import bundle_name, find_recordings, is_recording
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.recording.file import read_recording, write_recording
 
-from tests.aot.recording import programs
+from tests.aot.recorded_builds import programs
 from tests.runtime.recording.programs import kernels
 from tests.support.recordings import Recorder, Tensor
 

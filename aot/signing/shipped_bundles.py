@@ -11,7 +11,7 @@ from pathlib import Path
 from nojit.aot.backends.registry import arch_of
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.verification import verify_bundle
-from nojit.aot.trust.verify_signature import read_vouched, sha256_of
+from nojit.aot.signing.verify_signature import read_vouched, sha256_of
 from nojit.runtime.bundle.format import SUFFIX, BundleIndex
 from nojit.runtime.errors import BundleError, PackageError
 from nojit.runtime.trust.envelope import signed_path

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 from nojit.aot.compile.triton import compiler
-from nojit.aot.recording.inputs import read_recordings
-from nojit.aot.recording.origins import recorded_triton
-from nojit.aot.recording.recorded_plans import make_plans
+from nojit.aot.recorded_builds.inputs import read_recordings
+from nojit.aot.recorded_builds.origins import recorded_triton
+from nojit.aot.recorded_builds.recorded_plans import make_plans
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.closure import capture
 from nojit.runtime.recording.drift import drift_of
 from nojit.runtime.recording.origins import ATTACHMENT, Distribution, Origins, Winner, read_origins
 
-from tests.aot.recording import programs
+from tests.aot.recorded_builds import programs
 from tests.runtime.recording.programs import kernels
 from tests.support.recordings import Recorder, Tensor
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from nojit.aot.cache.entry import EntryError
-from nojit.aot.trust.sign import sign_payload
-from nojit.aot.trust.verify_signature import read_only_key
+from nojit.aot.signing.sign import sign_payload
+from nojit.aot.signing.verify_signature import read_only_key
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.trust.envelope import open_envelope
@@ -31,7 +31,7 @@ class EntrySigner:
     """Signs entries with one key.
 
     Args:
-        signer: the private key, from `nojit.aot.trust.sign.read_signer`.
+        signer: the private key, from `nojit.aot.signing.sign.read_signer`.
     """
 
     def __init__(self, signer: CryptoSigner) -> None:

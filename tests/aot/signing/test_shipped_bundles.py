@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from nojit.aot.trust.shipped_bundles import read_bundle
+from nojit.aot.signing.shipped_bundles import read_bundle
 from nojit.runtime.errors import BundleError, PackageError
 
 from tests.support.bundles import kernel, make_bundle

@@ -18,7 +18,7 @@ from nojit.aot.pipeline.debug_twins import FOLDER, twin_plans
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.provenance.statement import Statement, open_signed, statement_path
 from nojit.aot.provenance.write_statement import attest
-from nojit.aot.trust.rebuild import rebuild
+from nojit.aot.signing.rebuild import rebuild
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import BundleIntegrityError, CompileError, PackageError
 from nojit.runtime.trust.envelope import signed_path
