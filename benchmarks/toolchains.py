@@ -23,9 +23,9 @@ from pathlib import Path
 from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.request import TuneRequest
 from nojit.aot.tune.measure.tuning_run import tune
-from nojit.aot.tune.select.evidence import Evidence, collect
 from nojit.aot.tune.select.lookup import find_config, look_up
 from nojit.aot.tune.select.manifest_rules import read_rules
+from nojit.aot.tune.select.measured_times import MeasuredTimes, collect
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Bounds, select
 from nojit.aot.tune.store.database import open_database
@@ -93,23 +93,23 @@ def measure(given: argparse.Namespace, use: str, budget_s: float) -> None:
         print(f"  {kernel}: {status} x {count}: {words}")
 
 
-def toolchain_of(evidence: Evidence, config: int) -> str:
+def toolchain_of(measured: MeasuredTimes, config: int) -> str:
     """Return the toolchain that compiled a config."""
-    return str(evidence.configs[config].settings.get("toolchain") or "")
+    return str(measured.configs[config].settings.get("toolchain") or "")
 
 
-def only(evidence: Evidence, toolchain: str) -> Evidence:
+def only(measured: MeasuredTimes, toolchain: str) -> MeasuredTimes:
     """Return the measurements of one toolchain's configs."""
-    configs = {number: one for number, one in evidence.configs.items() if toolchain_of(evidence, number) == toolchain}
+    configs = {number: one for number, one in measured.configs.items() if toolchain_of(measured, number) == toolchain}
     return replace(
-        evidence,
+        measured,
         configs=configs,
-        samples={pair: one for pair, one in evidence.samples.items() if pair[1] in configs},
-        unfit={pair: one for pair, one in evidence.unfit.items() if pair[1] in configs},
+        samples={pair: one for pair, one in measured.samples.items() if pair[1] in configs},
+        unfit={pair: one for pair, one in measured.unfit.items() if pair[1] in configs},
     )
 
 
-def choose(held: Evidence, table: TunedTable, rules: TuningRules) -> dict[int, Choice]:
+def choose(held: MeasuredTimes, table: TunedTable, rules: TuningRules) -> dict[int, Choice]:
     """Return what a table chooses for each held-out problem."""
     chosen = {}
     for number, problem in held.problems.items():
@@ -141,7 +141,9 @@ def mean(ratios: list[float]) -> float:
     return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
-def compare(tuned: Evidence, held: Evidence, rules: TuningRules, sizes: Mapping[frozenset[str], int]) -> Result | None:
+def compare(
+    tuned: MeasuredTimes, held: MeasuredTimes, rules: TuningRules, sizes: Mapping[frozenset[str], int]
+) -> Result | None:
     """Compare the choices of tables of each toolchain with those of a table of all; None if nothing can be compared."""
     names = sorted({toolchain_of(tuned, config) for config in tuned.configs})
     tables = {name: select(only(tuned, name), rules, BOUNDS).table for name in names}

@@ -39,7 +39,7 @@ ASKED_FOR = {
     # where a program is served
     ("nojit.runtime.serve.driver", "torch"),
     ("nojit.runtime.serve.driver", "triton"),
-    ("nojit.runtime.serve.guards", "triton"),
+    ("nojit.runtime.serve.forbid_compile", "triton"),
     ("nojit.runtime.serve.hosts", "triton"),
     ("nojit.runtime.serve.single_functions", "triton"),
     ("nojit.runtime.serve.patches", "triton"),

@@ -140,11 +140,11 @@ def _toml(path: Path) -> tuple[str, dict[str, Any]]:
 
 def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> Reading:
     found = mistakes.within(source)
-    questions = list(find_placeholders(data, "$"))
-    for place, question in questions:
+    placeholders = list(find_placeholders(data, "$"))
+    for place, question in placeholders:
         got = "a place that nojit init left open: replace the string"
         found.add(f"expected {question or 'a value'}", got=got, at=place)
-    if questions:
+    if placeholders:
         # an answer can change whether the rest is right
         return Reading(source, None, ())
     check_structure(data, Manifest, "$", PATTERNS, found)

@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 from nojit.aot.oci.answers import PASSING, Answer, origin_of
 from nojit.aot.oci.credentials import Credentials
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 
 __all__ = ["Authorization"]
 

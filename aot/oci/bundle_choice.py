@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from nojit.aot.inspect.device_choice import old_driver
 from nojit.aot.manifest.archs import arch_order
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.release import Offer
 from nojit.runtime.target import arch_number, is_arch, parse_image_arch, spell_arch
 

@@ -18,7 +18,7 @@ from nojit.aot.oci.answers import PASSING, Answer, origin_of
 from nojit.aot.oci.authorization import Authorization
 from nojit.aot.oci.credentials import Credentials
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.retries import Limits, Retries
 from nojit.aot.oci.slow_answers import SlowError, paced_adapter
 from nojit.runtime.errors import RegistryError
@@ -102,7 +102,7 @@ class Client:
             once: whether the caller repeats failed requests itself.
 
         Raises:
-            RegistryError: with one of `nojit.aot.oci.reasons.REASONS`.
+            RegistryError: with one of `nojit.aot.oci.error_reasons.REASONS`.
         """
         url, where = urljoin(self._base, url), where or str(self.address)
         retries = Retries(self.limits)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from nojit.aot.oci.documents import Descriptor, Document
 from nojit.aot.oci.endpoints import ReleaseSource, ReleaseTarget
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.release import Release
 
 __all__ = ["Copied", "copy_release", "read_listed"]

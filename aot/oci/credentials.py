@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nojit.aot.oci.address import Address
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RegistryError
 

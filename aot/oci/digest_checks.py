@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, Descriptor, Document, parse_document
 from nojit.aot.oci.endpoints import ReleaseSource
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 
 __all__ = ["checked", "checked_document", "other_digest", "read_whole"]
 

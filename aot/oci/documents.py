@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 
 __all__ = [
     "DOCUMENT_BYTES_MAX",

@@ -18,7 +18,7 @@ from nojit.aot.base.files import write_file
 from nojit.aot.oci.digest_checks import checked, checked_document
 from nojit.aot.oci.documents import DOCUMENT_BYTES_MAX, INDEX, Descriptor, Document, encode
 from nojit.aot.oci.endpoints import Content, ReleaseSource
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.retries import Limits
 from nojit.aot.oci.staging import Staging, disk_errors, locked
 from nojit.runtime.base.wording import worded

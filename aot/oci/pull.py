@@ -17,7 +17,7 @@ from nojit.aot.oci.copying import read_listed
 from nojit.aot.oci.digest_checks import read_whole
 from nojit.aot.oci.documents import Descriptor
 from nojit.aot.oci.endpoints import ReleaseSource
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.release import BUNDLE, SIGNED, STATEMENT, Offer
 from nojit.aot.oci.staging import Staging, disk_errors, locked
 from nojit.aot.provenance.statement import read_statement, statement_path

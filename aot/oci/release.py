@@ -34,7 +34,7 @@ from nojit.aot.oci.documents import (
     encode,
 )
 from nojit.aot.oci.endpoints import Content, ReleaseSource
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.retries import Limits
 from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.aot.signing.shipped_bundles import VerifiedBundle

@@ -24,7 +24,7 @@ from nojit.aot.oci.documents import (
     parse_document,
 )
 from nojit.aot.oci.endpoints import Content, ReleaseSource
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.retries import Limits, Retries
 from nojit.runtime.errors import RegistryError
 

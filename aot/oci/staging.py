@@ -15,7 +15,7 @@ from nojit.aot.base.files import check_folder
 from nojit.aot.oci.digest_checks import other_digest
 from nojit.aot.oci.documents import Descriptor
 from nojit.aot.oci.endpoints import ReleaseSource
-from nojit.aot.oci.reasons import refusal
+from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.retries import Retries
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError, RegistryError

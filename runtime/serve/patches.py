@@ -9,7 +9,7 @@ from typing import Any, Final
 from nojit.runtime import _core
 from nojit.runtime.errors import NoMatchingVariantError
 from nojit.runtime.serve.driver import Driver
-from nojit.runtime.serve.guards import Guards
+from nojit.runtime.serve.forbid_compile import Guards
 from nojit.runtime.serve.hosts import ATTRIBUTE, TritonHost
 from nojit.runtime.serve.server import Server, innermost
 from nojit.runtime.serve.standin import run_autotuned

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from nojit.aot.oci.reasons import ADVICE, REASONS
+from nojit.aot.oci.error_reasons import ADVICE, REASONS
 from nojit.aot.oci.release import BUNDLE, RELEASE, SIGNED, STATEMENT, ship
 from nojit.aot.signing.shipped_bundles import read_bundle
 

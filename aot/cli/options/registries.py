@@ -20,9 +20,9 @@ from nojit.aot.oci.client import Client
 from nojit.aot.oci.copying import copy_release
 from nojit.aot.oci.credentials import find_credentials
 from nojit.aot.oci.endpoints import ReleaseSource, ReleaseTarget
+from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.layout_folder import LayoutFolder
 from nojit.aot.oci.pull import Received, receive
-from nojit.aot.oci.reasons import refusal
 from nojit.aot.oci.release import Offer, Release, open_release
 from nojit.aot.oci.repository import Repository
 from nojit.aot.oci.retries import Limits

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 from nojit.aot.cli.console import PLACE, Number, Output
-from nojit.aot.tune.select.evidence import Evidence, collect
+from nojit.aot.tune.select.measured_times import MeasuredTimes, collect
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.store.database import Database, open_database
 from nojit.runtime.base.suggestions import did_you_mean
@@ -21,11 +21,11 @@ __all__ = [
     "TUNED",
     "configs_option",
     "database_argument",
-    "evidence_by_use",
-    "evidence_of",
     "kernel_option",
     "loss_option",
     "manifests_option",
+    "measured_times_by_use",
+    "measured_times_of",
     "out_option",
     "read_tables",
     "rules_of",
@@ -98,7 +98,7 @@ def read_tables(place: Path) -> list[TunedTable]:
     return [read_tuned(path) for path in paths]
 
 
-def evidence_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[Evidence, ...]:
+def measured_times_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[MeasuredTimes, ...]:
     """Return the measurements of problems of one use.
 
     `use`: purpose of the problems, such as ``tune`` or ``held_out``; `kernels`: only these, or all if empty.
@@ -118,7 +118,7 @@ def evidence_of(database: Path, use: str, kernels: Sequence[str]) -> tuple[Evide
     return found
 
 
-def evidence_by_use(database: Path, kernels: Sequence[str]) -> dict[str, tuple[Evidence, ...]]:
+def measured_times_by_use(database: Path, kernels: Sequence[str]) -> dict[str, tuple[MeasuredTimes, ...]]:
     """Return the measurements of all problems of other uses (purposes) than ``tune``, by use.
 
     `kernels`: only these, or all if empty.
@@ -140,7 +140,7 @@ def _check_kernels(database: Database, kernels: Sequence[str]) -> None:
             raise TuningError(what, got=f"{name!r}{did_you_mean(name, known)}", where=str(database.path))
 
 
-def rules_of(out: Output, manifests: Path | None, found: Sequence[Evidence]) -> Mapping[str, TuningRules]:
+def rules_of(out: Output, manifests: Path | None, found: Sequence[MeasuredTimes]) -> Mapping[str, TuningRules]:
     """Return the tuning rules of every measured kernel, from its manifest or else from the database.
 
     Raises:
@@ -152,7 +152,7 @@ def rules_of(out: Output, manifests: Path | None, found: Sequence[Evidence]) -> 
         from nojit.aot.tune.select.manifest_rules import read_rules  # noqa: PLC0415 - needs the extra `build`
 
         known = read_rules(manifests or _MANIFESTS)
-    kernels = {evidence.kernel.name: evidence.kernel for evidence in found}
+    kernels = {measured.kernel.name: measured.kernel for measured in found}
     if strangers := sorted(kernels.keys() - known.keys()):
         out.note(
             f"no manifest of {', '.join(strangers)}: dtypes are tuned separately, with default buckets; name the folder of manifests with --manifests"

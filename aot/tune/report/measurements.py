@@ -16,8 +16,8 @@ from nojit.aot.manifest.archs import arch_number
 from nojit.aot.manifest.config_rules import CONFIG_RULES
 from nojit.aot.manifest.options import OPTIONS
 from nojit.aot.tune.report.importance import Importance, Observation, explain, rank
-from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import find_config
+from nojit.aot.tune.select.measured_times import MeasuredTimes
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Bounds, config_label, select
 from nojit.aot.tune.select.summaries import TableFacts, table_facts
@@ -105,40 +105,40 @@ class KernelReport:
     unfit: tuple[UnfitFacts, ...]
 
 
-def report(evidence: Evidence, rules: TuningRules, bounds: Bounds) -> KernelReport:
+def report(measured: MeasuredTimes, rules: TuningRules, bounds: Bounds) -> KernelReport:
     """Summarize the measurements of one kernel on one device.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
     split: dict[str, list[int]] = {}
-    for number, problem in evidence.problems.items():
-        if evidence.timed(number):
+    for number, problem in measured.problems.items():
+        if measured.timed(number):
             split.setdefault(problem.shape_class, []).append(number)
     return KernelReport(
-        kernel=evidence.kernel.name,
-        device=evidence.device.name,
-        facts=_facts(evidence),
-        table=table_facts(evidence, select(evidence, rules, bounds), bounds, ""),
-        classes=tuple(_class_facts(evidence, rules, name, split[name]) for name in sorted(split)),
+        kernel=measured.kernel.name,
+        device=measured.device.name,
+        facts=_facts(measured),
+        table=table_facts(measured, select(measured, rules, bounds), bounds, ""),
+        classes=tuple(_class_facts(measured, rules, name, split[name]) for name in sorted(split)),
         pruned=tuple(
-            sorted(Counter(one.reason for one in evidence.pruned).items(), key=lambda item: (-item[1], item[0]))
+            sorted(Counter(one.reason for one in measured.pruned).items(), key=lambda item: (-item[1], item[0]))
         ),
-        unfit=_unfit(evidence),
+        unfit=_unfit(measured),
     )
 
 
-def _facts(evidence: Evidence) -> tuple[tuple[str, str], ...]:
-    device, runs = evidence.device, [run for run, _ in evidence.runs]
-    noises = sorted(sample.noise for sample in evidence.samples.values())
-    clocks = sorted({sample.clock_mhz for sample in evidence.samples.values() if sample.clock_mhz is not None})
+def _facts(measured: MeasuredTimes) -> tuple[tuple[str, str], ...]:
+    device, runs = measured.device, [run for run, _ in measured.runs]
+    noises = sorted(sample.noise for sample in measured.samples.values())
+    clocks = sorted({sample.clock_mhz for sample in measured.samples.values() if sample.clock_mhz is not None})
     facts = {
         "device": f"{device.name}, {device.arch}, {device.multiprocessors} multiprocessors, {device.memory_bytes >> 20:,} MiB",
-        "driver": _joined(one.driver for _, one in evidence.runs),
+        "driver": _joined(one.driver for _, one in measured.runs),
         "clocks": f"{clocks[0]:,} to {clocks[-1]:,} MHz" if clocks else "",
         "measured": f"{min(run.started for run in runs)[:10]} to {max(run.started for run in runs)[:10]}, {len(runs)} run(s)",
         "bundle": _joined(f"{run.bundle} ({run.bundle_digest[:12]})" for run in runs),
         "software": _joined(f"nojit {run.nojit}, torch {run.torch}" for run in runs),
-        "pairs timed": f"{len(evidence.samples):,}: {len(evidence.configs):,} configs, {len(evidence.problems):,} problems",
+        "pairs timed": f"{len(measured.samples):,}: {len(measured.configs):,} configs, {len(measured.problems):,} problems",
         "noise": f"median {statistics.median(noises):.2%}, 95 % below {noises[len(noises) * 95 // 100]:.2%}"
         if noises
         else "",
@@ -150,41 +150,41 @@ def _joined(words: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(filter(None, words)))
 
 
-def _class_facts(evidence: Evidence, rules: TuningRules, name: str, problems: Sequence[int]) -> ClassFacts:
-    importance = explain(_observations(evidence, problems))
-    best = tuple(_best(evidence, rules, number) for number in problems)
+def _class_facts(measured: MeasuredTimes, rules: TuningRules, name: str, problems: Sequence[int]) -> ClassFacts:
+    importance = explain(_observations(measured, problems))
+    best = tuple(_best(measured, rules, number) for number in problems)
     losses = [one.default_loss for one in best if one.default_loss is not None]
     mean = math.exp(math.fsum(math.log1p(loss) for loss in losses) / len(losses)) - 1 if losses else None
     return ClassFacts(
-        kernel=evidence.kernel.name,
-        device=evidence.device.name,
+        kernel=measured.kernel.name,
+        device=measured.device.name,
         shape_class=name,
         problems=len(problems),
-        configs=len({config for number in problems for config in evidence.timed(number)}),
+        configs=len({config for number in problems for config in measured.timed(number)}),
         default_loss=mean,
         default_worst=max(losses, default=None),
         importance=importance,
-        heat=_heat(evidence, problems, list(importance.totals())[:2]) if importance else None,
+        heat=_heat(measured, problems, list(importance.totals())[:2]) if importance else None,
         best=best,
     )
 
 
-def _observations(evidence: Evidence, problems: Iterable[int]) -> list[Observation]:
+def _observations(measured: MeasuredTimes, problems: Iterable[int]) -> list[Observation]:
     return [
-        Observation(evidence.configs[config].settings, f"{number}", sample.us)
+        Observation(measured.configs[config].settings, f"{number}", sample.us)
         for number in problems
-        for config, sample in evidence.timed(number).items()
+        for config, sample in measured.timed(number).items()
     ]
 
 
-def _best(evidence: Evidence, rules: TuningRules, number: int) -> BestFacts:
-    problem, timed = evidence.problems[number], evidence.timed(number)
+def _best(measured: MeasuredTimes, rules: TuningRules, number: int) -> BestFacts:
+    problem, timed = measured.problems[number], measured.timed(number)
     config, sample = next(iter(timed.items()))
-    usual = _default_config(evidence, rules, problem)
+    usual = _default_config(measured, rules, problem)
     return BestFacts(
         problem=problem.name,
         dtype=problem.dtype,
-        config=config_label(evidence.configs[config]),
+        config=config_label(measured.configs[config]),
         us=sample.us,
         noise=sample.noise,
         rate=_rate(problem, sample.us),
@@ -199,17 +199,17 @@ def _rate(problem: Problem, us: float) -> str:
     return f"{problem.moved_bytes / us / 1e3:,.0f} GB/s"
 
 
-def _heat(evidence: Evidence, problems: Iterable[int], names: Sequence[str]) -> HeatMap | None:
+def _heat(measured: MeasuredTimes, problems: Iterable[int], names: Sequence[str]) -> HeatMap | None:
     if len(names) < 2:
         return None
     one, other = names
     cells: dict[tuple[str, str], list[float]] = {}
     values: tuple[dict[str, Value], dict[str, Value]] = ({}, {})
     for number in problems:
-        timed = evidence.timed(number)
+        timed = measured.timed(number)
         best = next(iter(timed.values())).us
         for config, sample in timed.items():
-            settings = evidence.configs[config].settings
+            settings = measured.configs[config].settings
             place = (spell(settings.get(one)), spell(settings.get(other)))
             cells.setdefault(place, []).append(sample.us / best)
             values[0][place[0]], values[1][place[1]] = settings.get(one), settings.get(other)
@@ -226,27 +226,27 @@ def _sorted(values: Mapping[str, Value]) -> tuple[str, ...]:
     return tuple(sorted(values, key=lambda text: rank(values[text])))
 
 
-def _unfit(evidence: Evidence) -> tuple[UnfitFacts, ...]:
+def _unfit(measured: MeasuredTimes) -> tuple[UnfitFacts, ...]:
     found: dict[tuple[int, str], list[str]] = {}
-    for (_, config), one in evidence.unfit.items():
+    for (_, config), one in measured.unfit.items():
         found.setdefault((config, one.status), []).append(one.detail)
     return tuple(
-        UnfitFacts(config_label(evidence.configs[config]), status, len(details), details[0])
+        UnfitFacts(config_label(measured.configs[config]), status, len(details), details[0])
         for (config, status), details in sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     )
 
 
-def _default_config(evidence: Evidence, rules: TuningRules, problem: Problem) -> int | None:
+def _default_config(measured: MeasuredTimes, rules: TuningRules, problem: Problem) -> int | None:
     """Return the manifest's first config for a problem's case and arch; None if it was not measured.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
-    arch = evidence.device.arch
+    arch = measured.device.arch
     for raw in rules.configs:
         if arch in raw.get("archs", (arch,)) and _holds(raw, problem, arch):
             settings = {name: OPTIONS[name].default for name in TUNABLE}
             settings |= {name: value for name, value in raw.items() if name not in CONFIG_RULES}
-            return find_config(evidence.configs, TunedConfig(tuple(settings.items()), raw.get("requires", "")))
+            return find_config(measured.configs, TunedConfig(tuple(settings.items()), raw.get("requires", "")))
     return None
 
 

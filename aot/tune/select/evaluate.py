@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import find_config, look_up
+from nojit.aot.tune.select.measured_times import MeasuredTimes
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import SelectedTable, config_label
 from nojit.runtime.errors import TuningError
@@ -73,22 +73,22 @@ class Drift:
     """Slowdown of the second run's config against the first run's, as a share; negative if faster; None if the first run did not time both."""
 
 
-def evaluate(evidence: Evidence, table: TunedTable, rules: TuningRules) -> Evaluation:
-    """Compare the config that a table selects with the best, for every problem of the evidence.
+def evaluate(measured: MeasuredTimes, table: TunedTable, rules: TuningRules) -> Evaluation:
+    """Compare the config that a table selects with the best, for every problem of the measured.
 
     Raises:
         TuningError: the table's key differs from the measured one.
     """
-    if list(map(parse, table.key)) != list(map(parse, evidence.kernel.key)):
-        what = f"expected the key that {table.kernel} was measured with ({', '.join(evidence.kernel.key)})"
+    if list(map(parse, table.key)) != list(map(parse, measured.kernel.key)):
+        what = f"expected the key that {table.kernel} was measured with ({', '.join(measured.kernel.key)})"
         got = f"{', '.join(table.key)}; write the table again with nojit tune select"
         raise TuningError(what, got=got, where=f"{table.path} $.key")
-    shares = [_share(evidence, table, rules, number) for number in evidence.problems]
+    shares = [_share(measured, table, rules, number) for number in measured.problems]
     shares.sort(key=lambda one: (one.share is not None, one.share or 0.0, one.problem))
     known = [one.share for one in shares if one.share is not None]
     return Evaluation(
         kernel=table.kernel,
-        device=evidence.device.name,
+        device=measured.device.name,
         table=table.path,
         mean_share=mean_share(known),
         worst_share=min(known, default=None),
@@ -103,13 +103,13 @@ def mean_share(shares: Sequence[float]) -> float | None:
     return math.exp(math.fsum(map(math.log, shares)) / len(shares))
 
 
-def _share(evidence: Evidence, table: TunedTable, rules: TuningRules, number: int) -> ProblemShare:
-    problem = evidence.problems[number]
-    timed = evidence.timed(number)
+def _share(measured: MeasuredTimes, table: TunedTable, rules: TuningRules, number: int) -> ProblemShare:
+    problem = measured.problems[number]
+    timed = measured.timed(number)
     best = next(iter(timed), None)
-    found = look_up(table, rules.bucket, problem, evidence.device.multiprocessors)
-    configs = [find_config(evidence.configs, one) for one in found.use] if found else []
-    place, choice, status = _choice(evidence, number, configs)
+    found = look_up(table, rules.bucket, problem, measured.device.multiprocessors)
+    configs = [find_config(measured.configs, one) for one in found.use] if found else []
+    place, choice, status = _choice(measured, number, configs)
     us = timed[choice].us if choice in timed else None
     best_us = timed[best].us if best is not None else None
     return ProblemShare(
@@ -118,9 +118,9 @@ def _share(evidence: Evidence, table: TunedTable, rules: TuningRules, number: in
         dtype=problem.dtype,
         status=status if found else "untuned",
         share=best_us / us if us and best_us else (0.0 if status in {"wrong", "failed"} else None),
-        config=config_label(evidence.configs[choice]) if choice is not None else "",
+        config=config_label(measured.configs[choice]) if choice is not None else "",
         us=us,
-        best=config_label(evidence.configs[best]) if best is not None else "",
+        best=config_label(measured.configs[best]) if best is not None else "",
         best_us=best_us,
         candidates=len(timed),
         skipped=place,
@@ -129,40 +129,42 @@ def _share(evidence: Evidence, table: TunedTable, rules: TuningRules, number: in
     )
 
 
-def _choice(evidence: Evidence, problem: int, configs: Sequence[int | None]) -> tuple[int, int | None, str]:
+def _choice(measured: MeasuredTimes, problem: int, configs: Sequence[int | None]) -> tuple[int, int | None, str]:
     """Return the first config that was tried for a problem: its index in `configs`, the config, and its status.
 
     The status is ``"ok"``, or the reason why the config cannot run. If none was tried: the length of `configs`, None and
     ``"unmeasured"``.
 
     Args:
-        evidence: the measurements.
+        measured: the measurements.
         problem: number of the problem.
         configs: numbers of configs, in order of preference; None for a config that the database does not have.
     """
     for place, config in enumerate(configs):
-        if config is not None and (problem, config) in evidence.unfit:
-            return place, config, evidence.unfit[problem, config].status
-        if config is not None and (problem, config) in evidence.samples:
+        if config is not None and (problem, config) in measured.unfit:
+            return place, config, measured.unfit[problem, config].status
+        if config is not None and (problem, config) in measured.samples:
             return place, config, "ok"
     return len(configs), None, "unmeasured"
 
 
-def repeat(evidence: Evidence, first: SelectedTable, second: SelectedTable, rules: TuningRules) -> tuple[Drift, ...]:
+def repeat(
+    measured: MeasuredTimes, first: SelectedTable, second: SelectedTable, rules: TuningRules
+) -> tuple[Drift, ...]:
     """Compare the selections of two runs for each problem of the first, by the times of the first; largest drift first.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
     drifts = []
-    for number, problem in evidence.problems.items():
-        timed = evidence.timed(number)
+    for number, problem in measured.problems.items():
+        timed = measured.timed(number)
         chosen = []
         for selection in (first, second):
-            found = look_up(selection.table, rules.bucket, problem, evidence.device.multiprocessors)
-            configs = [find_config(evidence.configs, one) for one in found.use] if found else []
+            found = look_up(selection.table, rules.bucket, problem, measured.device.multiprocessors)
+            configs = [find_config(measured.configs, one) for one in found.use] if found else []
             chosen.append(next((config for config in configs if config is not None and config in timed), None))
         one, other = chosen
         drift = timed[other].us / timed[one].us - 1 if one is not None and other is not None else None
-        words = [config_label(evidence.configs[config]) if config is not None else "" for config in chosen]
-        drifts.append(Drift(evidence.kernel.name, problem.name, problem.dtype, words[0], words[1], drift))
+        words = [config_label(measured.configs[config]) if config is not None else "" for config in chosen]
+        drifts.append(Drift(measured.kernel.name, problem.name, problem.dtype, words[0], words[1], drift))
     return tuple(sorted(drifts, key=lambda one: (one.drift is not None, -abs(one.drift or 0.0), one.problem)))

@@ -19,7 +19,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from nojit.aot.tune.select.evidence import Evidence, Sample
+from nojit.aot.tune.select.measured_times import MeasuredTimes, Sample
 from nojit.aot.tune.select.portfolio import Portfolio, loss_curve, measure, smallest
 from nojit.aot.tune.select.rules import Class, TuningRules, class_of, spell_class
 from nojit.aot.tune.store.records import Config, Problem, identity_of
@@ -94,7 +94,7 @@ class Group:
     configs: int
     """Number of candidate configs."""
     curve: tuple[Portfolio, ...]
-    """The best portfolio of each size; its configs are numbers of the evidence."""
+    """The best portfolio of each size; its configs are numbers of the measured."""
     chosen: Portfolio
     unserved: tuple[str, ...]
     """Names of problems that no config serves."""
@@ -120,21 +120,21 @@ def weight_of(best_us: float) -> float:
 
 
 def select(
-    evidence: Evidence, rules: TuningRules, bounds: Bounds, origin: Mapping[str, str] | None = None
+    measured: MeasuredTimes, rules: TuningRules, bounds: Bounds, origin: Mapping[str, str] | None = None
 ) -> SelectedTable:
     """Select the portfolio of each group, and order it for each problem.
 
     Args:
-        evidence: the measurements of the problems to tune for.
+        measured: the measurements of the problems to tune for.
         rules: the kernel's tuning rules.
         bounds: limits of the portfolios.
         origin: entries of the table's ``origin``.
     """
     split: dict[tuple[tuple[str, ...], str], list[int]] = {}
-    for number, problem in evidence.problems.items():
+    for number, problem in measured.problems.items():
         split.setdefault((dtypes_of(rules, problem), apart_of(rules, problem)), []).append(number)
-    groups = tuple(_group(evidence, rules, of, split[of], bounds) for of in sorted(split))
-    return SelectedTable(groups, _table(evidence, groups, origin or {}, rules.names))
+    groups = tuple(_group(measured, rules, of, split[of], bounds) for of in sorted(split))
+    return SelectedTable(groups, _table(measured, groups, origin or {}, rules.names))
 
 
 def dtypes_of(rules: TuningRules, problem: Problem) -> tuple[str, ...]:
@@ -156,61 +156,61 @@ def config_label(config: Config) -> str:
 
 
 def cells_of(
-    evidence: Evidence, rules: TuningRules, problems: Iterable[int]
+    measured: MeasuredTimes, rules: TuningRules, problems: Iterable[int]
 ) -> tuple[tuple[Cell, ...], tuple[str, ...]]:
     """Merge problems with equal class and bucket into rows; return the rows, and the names of problems that no config serves.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
     places: dict[tuple[Class, tuple[int, ...]], list[int]] = {}
     classes: dict[tuple[object, ...], Class] = {}
     for number in problems:
-        problem = evidence.problems[number]
+        problem = measured.problems[number]
         known = class_of(rules, problem.case)
         # True and 1 are one key of a dict
         known = classes.setdefault(tuple((axis, identity(values)) for axis, values in known), known)
         key = tuple(bucket_of(rules.bucket, value) for value in problem.key)
         places.setdefault((known, key), []).append(number)
-    excluded = _excluded(evidence, rules)
+    excluded = _excluded(measured, rules)
     cells: list[Cell] = []
     unserved: list[str] = []
     for (known, key), members in sorted(places.items(), key=lambda item: (spell_class(item[0][0]), item[0][1])):
-        times = _times(evidence, members, excluded.get(spell_class(known), set()))
-        names = tuple(evidence.problems[number].name for number in members)
-        keys = {evidence.problems[number].key for number in members}
+        times = _times(measured, members, excluded.get(spell_class(known), set()))
+        names = tuple(measured.problems[number].name for number in members)
+        keys = {measured.problems[number].key for number in members}
         if times:
-            own = max(evidence.problems[number].weight for number in members)
+            own = max(measured.problems[number].weight for number in members)
             cells.append(Cell(known, keys.pop() if len(keys) == 1 else key, names, times, own))
         else:
             unserved += names
     return tuple(cells), tuple(unserved)
 
 
-def _excluded(evidence: Evidence, rules: TuningRules) -> dict[str, set[int]]:
+def _excluded(measured: MeasuredTimes, rules: TuningRules) -> dict[str, set[int]]:
     """Return for each class of cases the configs that were wrong or failed for one of its problems.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
     excluded: dict[str, set[int]] = {}
-    for problem, config in evidence.unfit:
-        known = class_of(rules, evidence.problems[problem].case)
+    for problem, config in measured.unfit:
+        known = class_of(rules, measured.problems[problem].case)
         excluded.setdefault(spell_class(known), set()).add(config)
     return excluded
 
 
-def _times(evidence: Evidence, problems: Sequence[int], excluded: set[int]) -> dict[int, Sample]:
+def _times(measured: MeasuredTimes, problems: Sequence[int], excluded: set[int]) -> dict[int, Sample]:
     """Combine the times of problems that share a row: return for each config the weighted mean of its costs, scaled to a time.
 
-    `evidence`: all measurements of one kernel on one kind of device; `excluded`: configs that were wrong or failed.
+    `measured`: all measurements of one kernel on one kind of device; `excluded`: configs that were wrong or failed.
     """
     found: dict[int, list[tuple[Sample, float, float]]] = {}
     bests = []
     for problem in problems:
-        timed = {config: sample for config, sample in evidence.timed(problem).items() if config not in excluded}
+        timed = {config: sample for config, sample in measured.timed(problem).items() if config not in excluded}
         if timed:
             bests.append(min(sample.us for sample in timed.values()))
             for config, sample in timed.items():
-                weight = evidence.problems[problem].weight * weight_of(bests[-1])
+                weight = measured.problems[problem].weight * weight_of(bests[-1])
                 found.setdefault(config, []).append((sample, sample.us / bests[-1], weight))
     scale = _mean(bests, [1.0] * len(bests)) if bests else 0.0
     return {config: _combined(ones, scale) for config, ones in sorted(found.items())}
@@ -240,15 +240,19 @@ def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def _group(
-    evidence: Evidence, rules: TuningRules, of: tuple[tuple[str, ...], str], problems: Sequence[int], bounds: Bounds
+    measured: MeasuredTimes,
+    rules: TuningRules,
+    of: tuple[tuple[str, ...], str],
+    problems: Sequence[int],
+    bounds: Bounds,
 ) -> Group:
-    cells, unserved = cells_of(evidence, rules, problems)
-    configs = _without_narrower(evidence, cells)
+    cells, unserved = cells_of(measured, rules, problems)
+    configs = _without_narrower(measured, cells)
     if not cells:
         return Group(*of, (), 0, (), Portfolio((), math.inf, math.inf, exact=True), unserved, 0)
     costs = [[cell.cost(config) for config in configs] for cell in cells]
     weights = [cell.weight for cell in cells]
-    plain = [row for row in _plain_rows(evidence, cells, configs) if 1.0 in row]
+    plain = [row for row in _plain_rows(measured, cells, configs) if 1.0 in row]
     # every config has cost 1 in a plain row, so the weight of the row does not matter
     curve = tuple(
         _numbered(measure(costs, one.configs, weights, exact=one.exact), configs)
@@ -256,16 +260,16 @@ def _group(
     )
     chosen = smallest(curve, bounds.loss) if curve else Portfolio((), math.inf, math.inf, exact=True)
     early = sum(not cell.times[config].last for cell in cells for config in chosen.configs if config in cell.times)
-    estimated = _estimates(evidence, rules, cells, chosen.configs) if rules.terms and chosen.configs else None
+    estimated = _estimates(measured, rules, cells, chosen.configs) if rules.terms and chosen.configs else None
     return Group(*of, cells, len(configs), curve, chosen, unserved, early, estimated, bool(rules.terms))
 
 
-def _without_narrower(evidence: Evidence, cells: Sequence[Cell]) -> list[int]:
+def _without_narrower(measured: MeasuredTimes, cells: Sequence[Cell]) -> list[int]:
     """Return the configs that serve a row, without those whose rows are a subset of the rows of a config with the same settings.
 
     The manifest and the space may list the same settings with different rules. The config of fewer rows would only reject calls.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
     served: dict[int, set[int]] = {}
     for place, cell in enumerate(cells):
@@ -273,14 +277,14 @@ def _without_narrower(evidence: Evidence, cells: Sequence[Cell]) -> list[int]:
             served.setdefault(config, set()).add(place)
     kept: dict[str, list[int]] = {}
     for config in sorted(served, key=lambda one: (-len(served[one]), one)):
-        others = kept.setdefault(identity_of(evidence.configs[config].settings), [])
+        others = kept.setdefault(identity_of(measured.configs[config].settings), [])
         if not any(served[config] <= served[other] for other in others):
             others.append(config)
     return sorted(config for ones in kept.values() for config in ones)
 
 
 def _estimates(
-    evidence: Evidence, rules: TuningRules, cells: Sequence[Cell], configs: Sequence[int]
+    measured: MeasuredTimes, rules: TuningRules, cells: Sequence[Cell], configs: Sequence[int]
 ) -> Estimates | None:
     from nojit.aot.tune.select.cost import Point, Terms, estimates  # noqa: PLC0415 - needs scipy, and few kernels have terms
 
@@ -294,7 +298,7 @@ def _estimates(
         )
         for cell in cells
     ]
-    terms = Terms(rules, evidence.configs, evidence.device.multiprocessors)
+    terms = Terms(rules, measured.configs, measured.device.multiprocessors)
     return estimates(terms, points, configs, partial(_by_rows, rules.bucket, configs))
 
 
@@ -318,17 +322,17 @@ def _by_rows(bucket: str, configs: Sequence[int], points: Sequence[Point]) -> Ca
     return order
 
 
-def _plain_rows(evidence: Evidence, cells: Sequence[Cell], configs: Sequence[int]) -> Iterable[list[float]]:
+def _plain_rows(measured: MeasuredTimes, cells: Sequence[Cell], configs: Sequence[int]) -> Iterable[list[float]]:
     """Yield for each class of cases an artificial row of costs that only configs without ``requires`` can serve.
 
     A portfolio that serves these rows has a config without ``requires`` for every class.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
     classes = {spell_class(cell.cases): cell.cases for cell in cells}
     for known in classes:
         served = {config for cell in cells if spell_class(cell.cases) == known for config in cell.times}
-        plain = {config for config in served if not evidence.configs[config].requires}
+        plain = {config for config in served if not measured.configs[config].requires}
         yield [1.0 if config in plain else math.inf for config in configs]
 
 
@@ -337,9 +341,9 @@ def _numbered(one: Portfolio, configs: Sequence[int]) -> Portfolio:
 
 
 def _table(
-    evidence: Evidence, groups: Sequence[Group], origin: Mapping[str, str], names: tuple[str, ...]
+    measured: MeasuredTimes, groups: Sequence[Group], origin: Mapping[str, str], names: tuple[str, ...]
 ) -> TunedTable:
-    pool = _pool(evidence, groups)
+    pool = _pool(measured, groups)
     numbers = {config: number for number, config in enumerate(pool)}
     entries: dict[str, TunedEntry] = {}
     for group in groups:
@@ -356,12 +360,12 @@ def _table(
         for name, known in {spell_class(cell.cases): cell.cases for cell in group.cells}.items():
             if name in entries:
                 entries[name] = replace(entries[name], costs=_costs(group, known, entries[name], numbers))
-    varied = _varied(evidence)
-    configs = tuple(_tuned_config(evidence.configs[config], varied) for config in pool)
+    varied = _varied(measured)
+    configs = tuple(_tuned_config(measured.configs[config], varied) for config in pool)
     return TunedTable(
-        kernel=evidence.kernel.name,
-        key=evidence.kernel.key,
-        device=evidence.device,
+        kernel=measured.kernel.name,
+        key=measured.kernel.key,
+        device=measured.device,
         origin=tuple(sorted(origin.items())),
         configs=configs,
         entries=tuple(entries[name] for name in sorted(entries)),
@@ -379,13 +383,13 @@ def _costs(group: Group, known: Class, entry: TunedEntry, numbers: Mapping[int, 
     return tuple(TunedCost(number, texts[one]) for one, number in numbers.items() if number in serving)
 
 
-def _varied(evidence: Evidence) -> set[str]:
+def _varied(measured: MeasuredTimes) -> set[str]:
     """Return the names of settings that some configs have and others lack.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
     has = [
-        {name for name, value in config.settings.items() if value is not None} for config in evidence.configs.values()
+        {name for name, value in config.settings.items() if value is not None} for config in measured.configs.values()
     ]
     return {name for names in has for name in names if not all(name in other for other in has)}
 
@@ -396,10 +400,10 @@ def _tuned_config(config: Config, varied: set[str]) -> TunedConfig:
     return TunedConfig(tuple(sorted(settings, key=lambda setting: (setting[0].islower(), setting[0]))), config.requires)
 
 
-def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
+def _pool(measured: MeasuredTimes, groups: Sequence[Group]) -> list[int]:
     """Return the selected configs of all groups, ordered by the weight of the rows where they are best or within noise of it.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
     wins: dict[int, float] = {config: 0.0 for group in groups for config in group.chosen.configs}
     for group in groups:
@@ -409,7 +413,7 @@ def _pool(evidence: Evidence, groups: Sequence[Group]) -> list[int]:
                 if _is_as_fast(cell, config, min(able, key=lambda one: cell.times[one].us)):
                     wins[config] += cell.weight
     return sorted(
-        wins, key=lambda config: (-round(wins[config], _DIGITS), identity_of(evidence.configs[config].settings), config)
+        wins, key=lambda config: (-round(wins[config], _DIGITS), identity_of(measured.configs[config].settings), config)
     )
 
 

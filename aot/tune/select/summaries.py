@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nojit.aot.tune.select.evaluate import Evaluation
-from nojit.aot.tune.select.evidence import Evidence
+from nojit.aot.tune.select.measured_times import MeasuredTimes
 from nojit.aot.tune.select.portfolio import Portfolio
 from nojit.aot.tune.select.selection import Bounds, Group, SelectedTable, config_label
 
@@ -98,31 +98,31 @@ class QualityFacts:
     """Problem with the worst share."""
 
 
-def quality_facts(use: str, evidence: Evidence, result: Evaluation | None) -> QualityFacts:
+def quality_facts(use: str, measured: MeasuredTimes, result: Evaluation | None) -> QualityFacts:
     """Return the summary of an evaluation.
 
     Args:
         use: the use of the problems: ``held_out``.
-        evidence: the measurements of the problems.
+        measured: the measurements of the problems.
         result: the evaluation; None if the kernel has no table.
     """
     known = [one for one in result.problems if one.share is not None] if result else []
     return QualityFacts(
-        kernel=evidence.kernel.name,
-        device=evidence.device.name,
+        kernel=measured.kernel.name,
+        device=measured.device.name,
         use=use,
-        problems=len(evidence.problems),
-        unknown=len(evidence.problems) - len(known),
+        problems=len(measured.problems),
+        unknown=len(measured.problems) - len(known),
         mean_share=result.mean_share if result else None,
         worst_share=result.worst_share if result else None,
         worst_problem=f"{known[0].problem} ({known[0].dtype})" if known else "",
     )
 
 
-def table_facts(evidence: Evidence, selection: SelectedTable, bounds: Bounds, path: str) -> TableFacts:
+def table_facts(measured: MeasuredTimes, selection: SelectedTable, bounds: Bounds, path: str) -> TableFacts:
     """Return the summary of a selection; `path` is the file of the table, empty if none was written.
 
-    `evidence`: all measurements of one kernel on one kind of device.
+    `measured`: all measurements of one kernel on one kind of device.
     """
     table = selection.table
     return TableFacts(
@@ -133,18 +133,18 @@ def table_facts(evidence: Evidence, selection: SelectedTable, bounds: Bounds, pa
         entries=len(table.entries),
         rows=sum(len(entry.rows) for entry in table.entries),
         configs=len(table.configs),
-        groups=tuple(_group_facts(evidence, group, bounds) for group in selection.groups),
+        groups=tuple(_group_facts(measured, group, bounds) for group in selection.groups),
     )
 
 
-def _group_facts(evidence: Evidence, group: Group, bounds: Bounds) -> GroupFacts:
+def _group_facts(measured: MeasuredTimes, group: Group, bounds: Bounds) -> GroupFacts:
     served = bool(group.chosen.configs)
     return GroupFacts(
         dtypes=group.dtypes,
         apart=group.apart,
         rows=len(group.cells),
         candidates=group.configs,
-        configs=tuple(config_label(evidence.configs[number]) for number in group.chosen.configs),
+        configs=tuple(config_label(measured.configs[number]) for number in group.chosen.configs),
         worst_loss=group.chosen.worst - 1 if served else None,
         mean_loss=group.chosen.mean - 1 if served else None,
         kept=served and group.chosen.worst <= 1 + bounds.loss and not group.unserved,

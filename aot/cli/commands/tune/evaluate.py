@@ -16,17 +16,17 @@ from nojit.aot.cli.options.tuning import (
     TUNED,
     configs_option,
     database_argument,
-    evidence_of,
     kernel_option,
     loss_option,
     manifests_option,
+    measured_times_of,
     read_tables,
     rules_of,
     tables_option,
 )
 from nojit.aot.tune.select.evaluate import Drift, Evaluation, ProblemShare, evaluate, mean_share, repeat
-from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import table_for
+from nojit.aot.tune.select.measured_times import MeasuredTimes
 from nojit.aot.tune.select.selection import Bounds, select
 from nojit.runtime.errors import TuningError
 from nojit.runtime.target import by_arch
@@ -101,11 +101,11 @@ def command(  # noqa: PLR0917 - click passes each by name
     if again is not None:
         request = _Repeat((database, again), kernels, manifests, max_drift, Bounds(loss / 100, most))
         return _repeat(out, request)
-    found = evidence_of(database, use, kernels)
+    found = measured_times_of(database, use, kernels)
     rules = rules_of(out, manifests, found)
     place = tables or TUNED
     read = read_tables(place)
-    results = [evaluate(evidence, _table_for(read, evidence, place), rules[evidence.kernel.name]) for evidence in found]
+    results = [evaluate(measured, _table_for(read, measured, place), rules[measured.kernel.name]) for measured in found]
     shares = [one.share for result in results for one in result.problems if one.share is not None]
     mean, worst = mean_share(shares), min(shares, default=None)
     kept = all(_kept(result, min_geomean, min_worst) for result in results)
@@ -123,11 +123,11 @@ def _check_options(again: Path | None, drift: float | None, bars: Sequence[float
         raise click.UsageError("expected --max-drift with --repeat, got --min-geomean or --min-worst")
 
 
-def _table_for(tables: Sequence[TunedTable], evidence: Evidence, place: Path) -> TunedTable:
-    table = table_for(tables, evidence.kernel.name, evidence.device)
+def _table_for(tables: Sequence[TunedTable], measured: MeasuredTimes, place: Path) -> TunedTable:
+    table = table_for(tables, measured.kernel.name, measured.device)
     if table is None:
         got = ", ".join(sorted({f"{one.kernel} ({one.device.arch})" for one in tables}, key=by_arch))
-        what = f"expected a tuned table of kernel {evidence.kernel.name} for {evidence.device.arch}"
+        what = f"expected a tuned table of kernel {measured.kernel.name} for {measured.device.arch}"
         raise TuningError(what, got=f"{got}; write one with nojit tune select", where=str(place))
     return table
 
@@ -199,7 +199,7 @@ def _share(value: float | None) -> str:
 
 def _repeat(out: Output, request: _Repeat) -> int:
     first, second = (
-        {(one.kernel.name, one.device): one for one in evidence_of(place, "tune", request.kernels)}
+        {(one.kernel.name, one.device): one for one in measured_times_of(place, "tune", request.kernels)}
         for place in request.places
     )
     both = [known for known in first if known in second]

@@ -13,18 +13,18 @@ from nojit.aot.cli.options.tuning import (
     TUNED,
     configs_option,
     database_argument,
-    evidence_by_use,
-    evidence_of,
     kernel_option,
     loss_option,
     manifests_option,
+    measured_times_by_use,
+    measured_times_of,
     read_tables,
     rules_of,
     tables_option,
 )
 from nojit.aot.tune.select.evaluate import evaluate
-from nojit.aot.tune.select.evidence import Evidence
 from nojit.aot.tune.select.lookup import table_for
+from nojit.aot.tune.select.measured_times import MeasuredTimes
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Bounds
 from nojit.aot.tune.select.summaries import QualityFacts, quality_facts
@@ -70,15 +70,15 @@ def command(  # noqa: PLR0917 - click passes each by name
     from nojit.aot.tune.report.markdown import update_page  # noqa: PLC0415 - only this command needs it
     from nojit.aot.tune.report.measurements import report  # noqa: PLC0415 - only this command needs the extra `tune`
 
-    found = evidence_of(database, use, kernels)
-    others = evidence_by_use(database, kernels)
+    found = measured_times_of(database, use, kernels)
+    others = measured_times_by_use(database, kernels)
     rules = rules_of(out, manifests, [*found, *(one for many in others.values() for one in many)])
     quality = _quality(tables, others, rules)
     bounds = Bounds(loss / 100, most)
     reports = []
-    for evidence in found:
-        out.note(f"{evidence.kernel.name} on {evidence.device.name}: {counted(len(evidence.samples), 'time')}")
-        reports.append(report(evidence, rules[evidence.kernel.name], bounds))
+    for measured in found:
+        out.note(f"{measured.kernel.name} on {measured.device.name}: {counted(len(measured.samples), 'time')}")
+        reports.append(report(measured, rules[measured.kernel.name], bounds))
     if page is not None:
         update_page(page, reports, quality)
     write_file(place, render_html(reports, bounds.loss, quality).encode())
@@ -92,7 +92,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 
 def _quality(
-    place: Path | None, others: Mapping[str, Sequence[Evidence]], rules: Mapping[str, TuningRules]
+    place: Path | None, others: Mapping[str, Sequence[MeasuredTimes]], rules: Mapping[str, TuningRules]
 ) -> list[QualityFacts]:
     """Evaluate the tuned tables on problems of other uses; return nothing if the default folder is missing."""
     if not any(others.values()) or (place is None and not TUNED.is_dir()):
@@ -100,8 +100,8 @@ def _quality(
     tables = read_tables(place or TUNED)
     found = []
     for use, many in others.items():
-        for evidence in many:
-            table = table_for(tables, evidence.kernel.name, evidence.device)
-            result = evaluate(evidence, table, rules[evidence.kernel.name]) if table else None
-            found.append(quality_facts(use, evidence, result))
+        for measured in many:
+            table = table_for(tables, measured.kernel.name, measured.device)
+            result = evaluate(measured, table, rules[measured.kernel.name]) if table else None
+            found.append(quality_facts(use, measured, result))
     return sorted(found, key=lambda one: (one.kernel, one.device, one.use))

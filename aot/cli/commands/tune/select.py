@@ -13,14 +13,14 @@ from nojit.aot.cli.console import Output, counted, output_options
 from nojit.aot.cli.options.tuning import (
     configs_option,
     database_argument,
-    evidence_of,
     kernel_option,
     loss_option,
     manifests_option,
+    measured_times_of,
     out_option,
     rules_of,
 )
-from nojit.aot.tune.select.evidence import Evidence
+from nojit.aot.tune.select.measured_times import MeasuredTimes
 from nojit.aot.tune.select.selection import Bounds, select
 from nojit.aot.tune.select.summaries import GroupFacts, TableFacts, table_facts
 from nojit.aot.tune.select.tuned_file import write_tuned
@@ -55,32 +55,32 @@ def command(  # noqa: PLR0917 - click passes each by name
     --max-configs keeps --loss, the command warns, and writes the portfolio with the lowest mean loss.
     """
     bounds = Bounds(loss / 100, most)
-    found = evidence_of(database, use, kernels)
+    found = measured_times_of(database, use, kernels)
     rules = rules_of(out, manifests, found)
     digest = sha256(database.read_bytes()).hexdigest()
     tables = []
-    for evidence in found:
-        origin = origin_of(evidence, digest) | {"loss": f"{loss:g} %", "use": use}
-        selection = select(evidence, rules[evidence.kernel.name], bounds, origin)
+    for measured in found:
+        origin = origin_of(measured, digest) | {"loss": f"{loss:g} %", "use": use}
+        selection = select(measured, rules[measured.kernel.name], bounds, origin)
         path = str(write_tuned(selection.table, folder, force=force)) if selection.table.entries else ""
-        tables.append(table_facts(evidence, selection, bounds, path))
+        tables.append(table_facts(measured, selection, bounds, path))
     out.emit("tune select", {"loss": bounds.loss, "max_configs": most, "tables": [asdict(one) for one in tables]})
     for table in tables:
         _show(out, table)
 
 
-def origin_of(evidence: Evidence, digest: str) -> dict[str, str]:
+def origin_of(measured: MeasuredTimes, digest: str) -> dict[str, str]:
     """Return the table ``origin`` of a tuned table: the tool, and where its measurements come from.
 
     `digest`: SHA-256 of the database file.
     """
-    runs = [run for run, _ in evidence.runs]
+    runs = [run for run, _ in measured.runs]
     return {
         "tool": f"nojit tune select {version('nojit')}",
         "measured": max(run.started for run in runs)[:10],
         "nojit": _joined(run.nojit for run in runs),
         "torch": _joined(run.torch for run in runs),
-        "driver": _joined(device.driver for _, device in evidence.runs),
+        "driver": _joined(device.driver for _, device in measured.runs),
         "bundle": _joined(run.bundle for run in runs),
         "database": f"sha256:{digest}",
     }

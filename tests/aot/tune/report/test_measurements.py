@@ -22,7 +22,7 @@ from nojit.aot.tune.select.selection import Bounds
 from nojit.aot.tune.select.summaries import QualityFacts
 from nojit.runtime.errors import TuningError
 
-from tests.aot.tune.select.test_selection import evidence
+from tests.aot.tune.select.test_selection import measured
 from tests.aot.tune.synthetic import plain_time, write_database
 
 USUAL = {"BLOCK_M": 32, "BLOCK_N": 64, "num_warps": 4, "archs": ["sm_90"], "when": "dtype == 'bf16'"}
@@ -37,7 +37,7 @@ def time(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, int
 
 @pytest.fixture
 def made(tmp_path: Path) -> KernelReport:
-    found = evidence(write_database(tmp_path / "db", time=time))
+    found = measured(write_database(tmp_path / "db", time=time))
     # num_stages of the manifest's config is Triton's default, which these configs do not have
     for config in found.configs.values():
         config.settings["num_stages"] = 3  # type: ignore[index] # a dict, in truth
@@ -97,17 +97,17 @@ def test_the_page_is_whole_and_needs_nothing_else(made: KernelReport, tmp_path: 
 
 def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db", kernel="<script>alert(1)</script>", time=time)
-    page = render_html([report(evidence(path), TuningRules(), Bounds())], 0.05)
+    page = render_html([report(measured(path), TuningRules(), Bounds())], 0.05)
     assert "<script>" not in page
     ET.fromstring(page.removeprefix("<!DOCTYPE html>"))
 
 
 def test_what_says_nothing_is_said_in_words(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db", time=lambda *_: 5.0, keys=[(512, 64)])
-    made = report(evidence(path), TuningRules(), Bounds())
+    made = report(measured(path), TuningRules(), Bounds())
     assert made.classes[0].importance is None
     assert "nothing varies" in render_html([made], 0.05)
-    failed = report(evidence(write_database(tmp_path / "no", time=lambda *_: "failed")), TuningRules(), Bounds())
+    failed = report(measured(write_database(tmp_path / "no", time=lambda *_: "failed")), TuningRules(), Bounds())
     assert failed.classes == ()
     assert "no set of configs serves every problem" in render_html([failed], 0.05)
     assert "| - |" in render_markdown([failed, made])

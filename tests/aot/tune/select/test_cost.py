@@ -15,8 +15,8 @@ pytest.importorskip("scipy")
 
 from nojit.aot.tune.select.cost import Cost, Estimates, Point, Terms, fit_costs
 from nojit.aot.tune.select.evaluate import evaluate
-from nojit.aot.tune.select.evidence import Evidence, collect
 from nojit.aot.tune.select.lookup import look_up
+from nojit.aot.tune.select.measured_times import MeasuredTimes, collect
 from nojit.aot.tune.select.rules import TuningRules, spell_class
 from nojit.aot.tune.select.selection import Bounds, SelectedTable, select
 from nojit.aot.tune.select.tuned_file import write_tuned
@@ -46,7 +46,7 @@ def tiled(config: Mapping[str, Any], case: Mapping[str, Any], key: tuple[int, in
     return 4.0 + waves(config, *key) * (1.0 + 0.001 * config["num_warps"] + key[1] * area**0.8 / 10_000)
 
 
-def evidence(path: Path, use: str = "tune", **facts: Any) -> Evidence:
+def measured(path: Path, use: str = "tune", **facts: Any) -> MeasuredTimes:
     if not path.exists():
         write_database(path, time=tiled, keys=KEYS, held_out=HELD_OUT, **facts)
     with open_database(path) as database:
@@ -55,7 +55,7 @@ def evidence(path: Path, use: str = "tune", **facts: Any) -> Evidence:
 
 
 def chosen(path: Path, rules: TuningRules = RULES, **facts: Any) -> SelectedTable:
-    return select(evidence(path, **facts), rules, Bounds(), {"tool": "nojit tune select 0"})
+    return select(measured(path, **facts), rules, Bounds(), {"tool": "nojit tune select 0"})
 
 
 def test_factors_are_those_of_the_times() -> None:
@@ -124,7 +124,7 @@ def test_costs_decide_where_they_choose_better(tmp_path: Path) -> None:
     (entry,) = selection.table.entries
     assert sorted(cost.config for cost in entry.costs) == list(range(len(selection.table.configs)))
     assert selection.table.names == ("m", "n")
-    held_out = evidence(tmp_path / "db", "held_out")
+    held_out = measured(tmp_path / "db", "held_out")
     path = write_tuned(selection.table, tmp_path / "tuned")
     found = evaluate(held_out, read_tuned(path), RULES)
     rows_alone = evaluate(held_out, chosen(tmp_path / "db", TuningRules(bucket="sixteenth_pow2")).table, RULES)
@@ -168,14 +168,14 @@ def test_classes_are_fitted_alone_where_that_chooses_better(tmp_path: Path, alon
     texts = {tuple(cost.ps for cost in entry.costs) for entry in selection.table.entries}
     assert all(texts)
     assert (len(texts) == 2) is alone
-    found = evaluate(evidence(path, "held_out"), selection.table, RULES)
+    found = evaluate(measured(path, "held_out"), selection.table, RULES)
     assert found.mean_share is not None
     assert found.mean_share > 0.9
 
 
 def test_a_measured_problem_keeps_its_own_order(tmp_path: Path) -> None:
     selection = chosen(tmp_path / "db")
-    one = next(iter(evidence(tmp_path / "db").problems.values()))
+    one = next(iter(measured(tmp_path / "db").problems.values()))
     found = look_up(selection.table, "sixteenth_pow2", one, 132)
     assert found is not None
     row = next(row for row in selection.table.entries[0].rows if row.at == one.key)
@@ -194,7 +194,7 @@ def test_a_config_that_was_wrong_has_no_cost_in_its_class(tmp_path: Path) -> Non
         assert {cost.config for cost in entry.costs} == {config for row in entry.rows for config in row.use}
     one, other = selection.table.entries
     assert len(one.costs) != len(other.costs)
-    found = evaluate(evidence(path, "held_out"), selection.table, RULES)
+    found = evaluate(measured(path, "held_out"), selection.table, RULES)
     assert found.worst_share is not None
     assert found.worst_share > 0.8
 
@@ -210,6 +210,6 @@ def test_terms_of_many_operations_are_refused() -> None:
 
 def test_the_device_at_hand_is_looked_up_for(tmp_path: Path) -> None:
     table = chosen(tmp_path / "db").table
-    problems = evidence(tmp_path / "db", "held_out").problems.values()
+    problems = measured(tmp_path / "db", "held_out").problems.values()
     picks = [[look_up(table, "sixteenth_pow2", one, count) for one in problems] for count in (132, 20)]
     assert picks[0] != picks[1]

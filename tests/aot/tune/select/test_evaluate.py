@@ -13,20 +13,20 @@ from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Bounds, select
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedDevice, TunedTable
 
-from tests.aot.tune.select.test_selection import evidence
+from tests.aot.tune.select.test_selection import measured
 from tests.aot.tune.synthetic import plain_time, problem, write_database
 
 RULES = TuningRules()
 
 
 def tuned(path: Path, **bounds: Any) -> TunedTable:
-    return select(evidence(path), RULES, Bounds(**bounds)).table
+    return select(measured(path), RULES, Bounds(**bounds)).table
 
 
 def test_the_share_is_the_best_time_over_the_choices(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db")
     table = tuned(path, loss=0.0)
-    result = evaluate(evidence(path, "held_out"), table, RULES)
+    result = evaluate(measured(path, "held_out"), table, RULES)
     shares = {one.problem: one for one in result.problems}
     # 600 lies nearest to 512 and wants its tile; 3000 is nearest to 3072's bucket neighbour 4096
     assert shares["600x64"].share == 1.0
@@ -35,7 +35,7 @@ def test_the_share_is_the_best_time_over_the_choices(tmp_path: Path) -> None:
     assert shares["600x64"].at == (512, 64)
     assert (result.mean_share, result.worst_share) == (1.0, 1.0)
     one = tuned(path, loss=0.0, configs=1)
-    worse = evaluate(evidence(path, "held_out"), one, RULES)
+    worse = evaluate(measured(path, "held_out"), one, RULES)
     assert worse.worst_share is not None
     assert worse.worst_share < 0.9
     assert worse.problems[0].share == worse.worst_share
@@ -47,7 +47,7 @@ def test_a_choice_that_does_not_work_counts_as_nothing(tmp_path: Path) -> None:
         return "wrong" if key == (600, 64) and config["BLOCK_M"] == 32 else plain_time(config, case, key)
 
     path = write_database(tmp_path / "db", time=time)
-    result = evaluate(evidence(path, "held_out"), tuned(path, loss=0.0), RULES)
+    result = evaluate(measured(path, "held_out"), tuned(path, loss=0.0), RULES)
     assert (result.problems[0].status, result.problems[0].share) == ("wrong", 0.0)
     assert result.mean_share == 0.0
 
@@ -58,18 +58,18 @@ def test_what_was_not_measured_is_skipped_and_counted(tmp_path: Path) -> None:
         return "absent" if gone else plain_time(config, case, key)
 
     path = write_database(tmp_path / "db", time=time)
-    (one,) = evaluate(evidence(path, "held_out"), tuned(path, loss=0.0), RULES).problems
+    (one,) = evaluate(measured(path, "held_out"), tuned(path, loss=0.0), RULES).problems
     assert (one.status, one.skipped) == ("ok", 1)
     # nothing of the table was measured at all
     strange = write_database(tmp_path / "strange", configs=[{"BLOCK_M": 16}], time=lambda *_: 1.0)
-    (first, _) = evaluate(evidence(strange, "held_out"), tuned(path), RULES).problems
+    (first, _) = evaluate(measured(strange, "held_out"), tuned(path), RULES).problems
     assert (first.status, first.share) == ("unmeasured", None)
 
 
 def test_a_case_without_an_entry_is_untuned(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db")
     other = write_database(tmp_path / "other", cases=[{"CAUSAL": False}])
-    result = evaluate(evidence(other, "held_out"), tuned(path), RULES)
+    result = evaluate(measured(other, "held_out"), tuned(path), RULES)
     assert {one.status for one in result.problems} == {"untuned"}
     assert (result.mean_share, result.worst_share) == (None, None)
 
@@ -79,7 +79,7 @@ def test_repeated_runs_are_compared_by_the_first(tmp_path: Path) -> None:
         return plain_time(config, case, key) * (0.5 if config["BLOCK_M"] == 64 else 1)
 
     first, second = write_database(tmp_path / "a"), write_database(tmp_path / "b", time=later)
-    found, other = evidence(first), evidence(second)
+    found, other = measured(first), measured(second)
     selections = [select(one, RULES, Bounds(0.0)) for one in (found, other)]
     assert {one.drift for one in repeat(found, selections[0], selections[0], RULES)} == {0.0}
     worst, *rest = repeat(found, *selections, RULES)
@@ -104,7 +104,7 @@ def test_another_device_of_the_arch_uses_the_nearest(tmp_path: Path) -> None:
 
 
 def test_a_config_is_found_by_the_settings_that_are_named(tmp_path: Path) -> None:
-    configs = evidence(write_database(tmp_path / "db")).configs
+    configs = measured(write_database(tmp_path / "db")).configs
     number = find_config(configs, TunedConfig((("BLOCK_M", 64), ("num_warps", 8)), ""))
     assert number is not None
     assert (configs[number].settings["BLOCK_M"], configs[number].settings["num_warps"]) == (64, 8)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.tune.select.evidence import Evidence, collect
+from nojit.aot.tune.select.measured_times import MeasuredTimes, collect
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.select.selection import Bounds, SelectedTable, select
 from nojit.aot.tune.select.tuned_file import write_tuned
@@ -21,14 +21,14 @@ BOUNDS = Bounds()
 RULES = TuningRules(alike={"dtype": [["bf16", "fp16"]]})
 
 
-def evidence(path: Path, use: str = "tune") -> Evidence:
+def measured(path: Path, use: str = "tune") -> MeasuredTimes:
     with open_database(path) as database:
         (one,) = collect(database, use)
     return one
 
 
 def chosen(path: Path, bounds: Bounds = BOUNDS, rules: TuningRules = RULES) -> SelectedTable:
-    return select(evidence(path), rules, bounds, {"tool": "nojit tune select 0"})
+    return select(measured(path), rules, bounds, {"tool": "nojit tune select 0"})
 
 
 def first_settings(table: TunedTable, at: tuple[int, ...], entry: int = 0) -> dict[str, Any]:
@@ -185,25 +185,25 @@ def test_what_is_said_to_matter_weighs_more(tmp_path: Path) -> None:
 def test_a_later_rung_counts_and_an_early_one_is_told(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db", keys=[(512, 64)])
     number, (best, *others) = measure_longer(path, lambda config, us: 1.0 if config == 0 else us)
-    assert evidence(path).samples[number, best].us == 1.0
+    assert measured(path).samples[number, best].us == 1.0
     assert chosen(path, Bounds(loss=0.05, configs=1)).groups[0].early == 0
-    late = [sample.last for pair, sample in evidence(path).samples.items() if pair[1] not in {best, *others}]
+    late = [sample.last for pair, sample in measured(path).samples.items() if pair[1] not in {best, *others}]
     assert not any(late)
 
 
 def test_who_left_before_the_device_got_hot_is_not_taken_for_fast(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db", keys=[(512, 64)])
-    cold = {config: sample.us for (_, config), sample in evidence(path).samples.items()}
+    cold = {config: sample.us for (_, config), sample in measured(path).samples.items()}
     number, stayed = measure_longer(path, lambda _, us: 1.5 * us)
     for config, us in cold.items():
-        sample = evidence(path).samples[number, config]
+        sample = measured(path).samples[number, config]
         assert sample.us == pytest.approx(1.5 * us)
         assert sample.last == (config in stayed)
 
 
 def measure_longer(path: Path, time: Callable[[int, float], float]) -> tuple[int, list[int]]:
     """Measure a problem's three fastest configs in one more rung, from their place and time; return it and them."""
-    known = {config: sample.us for (_, config), sample in evidence(path).samples.items()}
+    known = {config: sample.us for (_, config), sample in measured(path).samples.items()}
     stayed = sorted(known, key=lambda config: known[config])[:3]
     with open_database(path) as database:
         (run,), (number,) = database.runs(), database.problems(use="tune")
@@ -223,7 +223,7 @@ def test_new_machine_code_makes_old_measurements_void(tmp_path: Path) -> None:
         again = measurement(run, number, config, 7.0, 0.001, rung=5, image="new")
         assert again is not None
         database.record([again])
-    assert evidence(path).samples[number, config].us == 7.0
+    assert measured(path).samples[number, config].us == 7.0
 
 
 def test_what_no_config_serves_is_named(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_devices_of_one_kind_are_one(tmp_path: Path) -> None:
     path = write_database(tmp_path / "db")
     with open_database(path) as database:
         database.add_device(type(H200)(*[*(getattr(H200, name) for name in H200.__slots__[:-1]), "GPU-2"]))
-    assert evidence(path).device.name == "NVIDIA H200"
+    assert measured(path).device.name == "NVIDIA H200"
 
 
 def test_selecting_twice_writes_the_same_bytes(tmp_path: Path) -> None:

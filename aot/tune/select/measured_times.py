@@ -10,7 +10,7 @@ from nojit.aot.tune.store.database import Database
 from nojit.aot.tune.store.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run
 from nojit.runtime.table.tuning import TunedDevice
 
-__all__ = ["Evidence", "Sample", "Unfit", "collect"]
+__all__ = ["MeasuredTimes", "Sample", "Unfit", "collect"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Unfit:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class MeasuredTimes:
     """All measurements of one kernel on one kind of device."""
 
     kernel: KernelFacts
@@ -59,7 +59,7 @@ class Evidence:
         return dict(sorted(found.items(), key=lambda item: (item[1].us, item[0])))
 
 
-def collect(database: Database, use: str | None = None, kernels: Iterable[str] = ()) -> tuple[Evidence, ...]:
+def collect(database: Database, use: str | None = None, kernels: Iterable[str] = ()) -> tuple[MeasuredTimes, ...]:
     """Return the measurements of each kernel and kind of device, sorted by name.
 
     Args:
@@ -76,13 +76,13 @@ def collect(database: Database, use: str | None = None, kernels: Iterable[str] =
             alike = {one for one, device in devices.items() if device.kind() == kind}
             taken = [one for device in sorted(alike) for one in database.measurements(number, device, use)]
             if taken:
-                found.append(_evidence(database, number, kind, use, taken))
+                found.append(_measured_times(database, number, kind, use, taken))
     return tuple(found)
 
 
-def _evidence(
+def _measured_times(
     database: Database, kernel: int, kind: TunedDevice, use: str | None, taken: list[Measurement]
-) -> Evidence:
+) -> MeasuredTimes:
     pairs: dict[tuple[int, int], list[Measurement]] = {}
     for one in taken:
         pairs.setdefault((one.problem, one.config), []).append(one)
@@ -97,7 +97,7 @@ def _evidence(
     used = sorted({one.run for one in taken})
     measured = {config for _, config in pairs}
     problems = database.problems(kernel, use)
-    return Evidence(
+    return MeasuredTimes(
         kernel=database.kernels()[kernel],
         device=kind,
         problems={number: problems[number] for number in sorted({problem for problem, _ in pairs})},
