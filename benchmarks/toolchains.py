@@ -31,7 +31,7 @@ from nojit.aot.tune.select.selection import Bounds, select
 from nojit.aot.tune.store.database import open_database
 from nojit.runtime.errors import NojitError
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedTable
-from tuning import FAMILIES, STAGE, Progress
+from tuning import FAMILIES, GPU, Progress
 
 USES = ("tune", "held_out")
 ALL = "all"
@@ -82,7 +82,7 @@ def measure(given: argparse.Namespace, use: str, budget_s: float) -> None:
     """Measure every config for the problems of a use."""
     print(f"== {use}, at most {budget_s:.0f} s", flush=True)
     setup = Setup(
-        STAGE, given.bundle, tuple(f"{family}:{use}" for family in given.families.split(",")), tuple(given.kernel)
+        GPU, given.bundle, tuple(f"{family}:{use}" for family in given.families.split(",")), tuple(given.kernel)
     )
     progress = Progress()
     with open_database(given.out / "toolchains.db", create=True) as database:

@@ -43,7 +43,7 @@ FAMILIES = (
     "b2b_gemm",
     "conv",
 )
-STAGE = "nojit.aot.tune.measure.torch_stage:open_stage"
+GPU = "nojit.aot.tune.measure.torch_gpu:open_gpu"
 STEPS = ("tune", "held_out", "fresh", "repeat", "bars", "duel")
 PAIRS_PER_S = 20
 APART = 0.02
@@ -87,7 +87,7 @@ def run(step: str, bundle: Path, budget_s: float, families: list[str], kernels: 
     """Run one step and print its figures; return whether it keeps the bar for throughput."""
     print(f"== {step}, at most {budget_s:.0f} s", flush=True)
     use = "tune" if step in {"repeat", "duel"} else step
-    setup = Setup(STAGE, bundle, tuple(f"{family}:{use}" for family in families), kernels)
+    setup = Setup(GPU, bundle, tuple(f"{family}:{use}" for family in families), kernels)
     progress = Progress()
     only = {name: pair for name, pair in pairs_of(folder).items() if len(pair) > 1} if step == "duel" else None
     with open_database(folder / (f"{step}.db" if step in {"repeat", "duel"} else "tune.db"), create=True) as database:

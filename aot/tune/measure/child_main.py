@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from nojit.aot.tune.measure.events import Event, Lost, Refused, Task
+from nojit.aot.tune.measure.measured_gpu import ContextLost, MeasuredGpu, Unready
 from nojit.aot.tune.measure.problem import measure_problem
-from nojit.aot.tune.measure.stage import ContextLost, Stage, Unready
 from nojit.runtime.base.wording import told
 from nojit.runtime.errors import NojitError
 
@@ -30,8 +30,8 @@ __all__ = ["Setup", "main", "serve"]
 class Setup:
     """The bundle and problems of a worker."""
 
-    stage: str
-    """``module:function``, which returns the stage for this setup."""
+    gpu: str
+    """``module:function``, which returns the GPU for this setup."""
     bundle: Path
     problems: tuple[str, ...]
     """Names of problems, as on the command line."""
@@ -46,8 +46,8 @@ def serve(connection: Connection[Any, Any]) -> int:
         EOFError: the parent closed the connection.
     """
     try:
-        stage = _open(connection.recv())
-        connection.send(stage.hello())
+        gpu = _open(connection.recv())
+        connection.send(gpu.hello())
     except ModuleNotFoundError as error:
         connection.send(Refused(f"expected {error.name} to be installed on the measuring machine, got none"))
         return 1
@@ -57,27 +57,27 @@ def serve(connection: Connection[Any, Any]) -> int:
     while True:
         task: Task = connection.recv()
         try:
-            _answer(stage, task, connection.send)
+            _answer(gpu, task, connection.send)
         except ContextLost as error:
             connection.send(Lost(str(error)))
             return 1
 
 
-def _open(setup: Setup) -> Stage:
-    module, _, name = setup.stage.partition(":")
-    make: Callable[[Setup], Stage] = getattr(importlib.import_module(module), name)
+def _open(setup: Setup) -> MeasuredGpu:
+    module, _, name = setup.gpu.partition(":")
+    make: Callable[[Setup], MeasuredGpu] = getattr(importlib.import_module(module), name)
     return make(setup)
 
 
-def _answer(stage: Stage, task: Task, send: Callable[[Event], None]) -> None:
+def _answer(gpu: MeasuredGpu, task: Task, send: Callable[[Event], None]) -> None:
     try:
-        trial = stage.open(task.problem)
+        trial = gpu.open(task.problem)
     except Unready as error:
         send(Refused(str(error)))
         return
     try:
         send(trial.opened)
-        measure_problem(stage, trial, task, send)
+        measure_problem(gpu, trial, task, send)
     finally:
         trial.close()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nojit.aot.tune.measure.events import Done, Event, Fault, Measured, Task, Trying
 from nojit.aot.tune.measure.halving import EXHAUSTIVE, FINAL, RUNGS, Rung, contenders, interleave, keep, sample_count
-from nojit.aot.tune.measure.stage import Stage, Trial
+from nojit.aot.tune.measure.measured_gpu import MeasuredGpu, Trial
 from nojit.aot.tune.measure.timing import Timing, summarize
 
 __all__ = ["measure_problem"]
@@ -28,7 +28,7 @@ _SAMPLES_MOST = 2_000
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    stage: Stage
+    gpu: MeasuredGpu
     trial: Trial
     task: Task
     send: Callable[[Event], None]
@@ -39,11 +39,11 @@ class _State:
         return time.monotonic() - self.started
 
 
-def measure_problem(stage: Stage, trial: Trial, task: Task, send: Callable[[Event], None]) -> None:
+def measure_problem(gpu: MeasuredGpu, trial: Trial, task: Task, send: Callable[[Event], None]) -> None:
     """Check and time the candidates of one problem; send each result as an event as soon as it is known.
 
     Args:
-        stage: the device.
+        gpu: the device, or one that a test makes up.
         trial: the problem.
         task: limits of the measurement, and candidates to skip.
         send: receives the events; the last one is `Done`.
@@ -52,7 +52,7 @@ def measure_problem(stage: Stage, trial: Trial, task: Task, send: Callable[[Even
         ContextLost: a launch destroyed the CUDA context; the last `Trying` event names the candidate, if known.
     """
     rng = random.Random(f"{task.seed}/{task.problem}")  # noqa: S311 - an order that can be repeated, no secret
-    state = _State(stage, trial, task, send, rng, time.monotonic())
+    state = _State(gpu, trial, task, send, rng, time.monotonic())
     left = _checked(state)
     if left is None:
         send(Done(complete=False))
@@ -67,7 +67,7 @@ def measure_problem(stage: Stage, trial: Trial, task: Task, send: Callable[[Even
 def _checked(state: _State) -> list[int] | None:
     """Check every candidate; return the correct ones, or None if time ran out.
 
-    `state`: stage, prepared problem, task and start time.
+    `state`: GPU, prepared problem, task and start time.
     """
     good = []
     for candidate, config in enumerate(state.trial.opened.candidates):
@@ -88,7 +88,7 @@ def _checked(state: _State) -> list[int] | None:
 def _halve(state: _State, left: list[int]) -> bool:
     """Time the candidates rung by rung; return whether the last rung was reached.
 
-    `state`: stage, prepared problem, task and start time.
+    `state`: GPU, prepared problem, task and start time.
     """
     for rung in RUNGS:
         if not left:
@@ -106,7 +106,7 @@ def _halve(state: _State, left: list[int]) -> bool:
 def _measure(state: _State, rung: Rung, left: Sequence[int]) -> dict[int, Timing]:
     """Time the candidates of one rung, send the result, and return it.
 
-    `state`: stage, prepared problem, task and start time.
+    `state`: GPU, prepared problem, task and start time.
     """
     if not left:
         return {}
@@ -117,21 +117,21 @@ def _measure(state: _State, rung: Rung, left: Sequence[int]) -> dict[int, Timing
     for candidate, more in _time(state, {one: 1 for one, us in known.items() if us > too_slow_us}).items():
         known[candidate] = min(known[candidate], *more)
         samples[candidate] = [known[candidate]]
-    counts = {candidate: sample_count(rung, us + state.stage.flush_us) for candidate, us in known.items()}
+    counts = {candidate: sample_count(rung, us + state.gpu.flush_us) for candidate, us in known.items()}
     counts = {candidate: count if known[candidate] <= too_slow_us else 1 for candidate, count in counts.items()}
     # the first sample warms up: it counts only if it is the only one
     samples |= _time(state, {candidate: count for candidate, count in counts.items() if count > 1})
     if rung in {FINAL, EXHAUSTIVE}:
         _refine(state, samples)
     timings = {candidate: summarize(values) for candidate, values in samples.items()}
-    state.send(Measured(rung.number, timings, state.stage.clock_mhz()))
+    state.send(Measured(rung.number, timings, state.gpu.clock_mhz()))
     return timings
 
 
 def _refine(state: _State, samples: dict[int, list[float]]) -> None:
     """Double the samples of possible winners until their noise is low enough to tell them apart.
 
-    `state`: stage, prepared problem, task and start time.
+    `state`: GPU, prepared problem, task and start time.
     """
     while state.spent_s() <= state.task.allowance_s:
         timings = {candidate: summarize(values) for candidate, values in samples.items()}
@@ -147,7 +147,7 @@ def _refine(state: _State, samples: dict[int, list[float]]) -> None:
 def _time(state: _State, counts: dict[int, int]) -> dict[int, list[float]]:
     """Return `counts[candidate]` samples of each candidate in microseconds, taken in interleaved order.
 
-    `state`: stage, prepared problem, task and start time.
+    `state`: GPU, prepared problem, task and start time.
     """
     samples: dict[int, list[float]] = {candidate: [] for candidate in counts}
     turns = interleave(counts, state.rng)

@@ -18,7 +18,7 @@ from nojit.aot.tune.store.database import open_database
 from nojit.aot.tune.store.records import Device
 
 from tests.aot.cli.conftest import Run
-from tests.aot.tune.conftest import STAGE, fake
+from tests.aot.tune.conftest import GPU, fake
 
 __all__ = ["fake"]
 
@@ -28,7 +28,7 @@ ENDED = ProblemRun("add", "small", "tune", "bf16", 10, 0, 0, complete=True, best
 
 @pytest.fixture
 def tune(run: Run, fake: Callable[..., Setup], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    monkeypatch.setattr(tune_run, "_STAGE", STAGE)
+    monkeypatch.setattr(tune_run, "_GPU", GPU)
 
     def go(*words: str, **said: Any) -> Any:
         setup = fake(**said)

@@ -13,13 +13,13 @@ from nojit.aot.tune.measure.child_main import Setup
 from tests.support.bundles import kernel, make_bundle
 
 ROOT = Path(__file__).resolve().parents[3]
-STAGE = "tests.aot.tune.fake_stage:open_stage"
+GPU = "tests.aot.tune.fake_gpu:open_gpu"
 
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Setup]:
-    """Make a setup whose GPU behaves as the keywords say; see `fake_stage`."""
-    # the worker imports the stage by name
+    """Make a setup whose GPU behaves as the keywords say; see `fake_gpu`."""
+    # the worker imports it by name
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(ROOT)
     bundle = make_bundle(tmp_path / "some.nojit", kernel("add", {"x_ptr": "*fp32", "n": "i32"}))
@@ -27,7 +27,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Setup
     def make(**said: Any) -> Setup:
         facts = {"problems": 3, "configs": 12, **said}
         Path(f"{bundle}.json").write_text(json.dumps(facts), encoding="utf-8")
-        return Setup(STAGE, bundle, ("fake",), ())
+        return Setup(GPU, bundle, ("fake",), ())
 
     return make
 

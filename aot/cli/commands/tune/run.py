@@ -24,7 +24,7 @@ from nojit.runtime.errors import NojitError
 __all__ = ["command"]
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
-_STAGE = "nojit.aot.tune.measure.torch_stage:open_stage"
+_GPU = "nojit.aot.tune.measure.torch_gpu:open_gpu"
 
 
 def _seconds(context: click.Context, param: click.Parameter, value: str | None) -> float | None:
@@ -76,7 +76,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     the others for longer. To continue after an interruption, run the command again: it skips what the database already has for this
     bundle and kind of GPU.
     """
-    request = TuneRequest(Setup(_STAGE, _bundle(bundle), problems, kernels), budget, exhaustive, seed)
+    request = TuneRequest(Setup(_GPU, _bundle(bundle), problems, kernels), budget, exhaustive, seed)
     with _database(database) as opened, follow_tuning(out) as view:
         summary = tune(request, opened, view)
     out.emit("tune run", asdict(summary))

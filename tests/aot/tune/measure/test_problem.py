@@ -37,7 +37,7 @@ class Trial:
         pass
 
 
-class Stage:
+class MeasuredGpu:
     flush_us = 40.0
 
     def hello(self) -> Hello:
@@ -53,7 +53,7 @@ class Stage:
 def run(trial: Trial, **changes: object) -> list[Event]:
     facts = {"exhaustive": False, "careful": False, "allowance_s": 1e9, "limit_s": 1e9, "skip": frozenset()}
     events: list[Event] = []
-    measure_problem(Stage(), trial, Task(problem=0, seed=0, **{**facts, **changes}), events.append)
+    measure_problem(MeasuredGpu(), trial, Task(problem=0, seed=0, **{**facts, **changes}), events.append)
     return events
 
 

@@ -25,7 +25,7 @@ from nojit.aot.tune.store.records import Device, Pruned, identity_of
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import NojitError
 
-from tests.aot.tune.fake_stage import DEVICE, true_us
+from tests.aot.tune.fake_gpu import DEVICE, true_us
 
 Fake = Callable[..., Setup]
 
@@ -200,7 +200,7 @@ def test_a_problem_that_cannot_be_set_up_is_left_out(fake: Fake, database: Datab
 def test_what_is_refused_at_the_start_is_an_error(fake: Fake, database: Database) -> None:
     with pytest.raises(NojitError, match="expected a CUDA device"):
         run(fake(refuses="expected a CUDA device"), database)
-    setup = replace(fake(), stage="no_such_module:stage")
+    setup = replace(fake(), gpu="no_such_module:gpu")
     with pytest.raises(NojitError, match="expected no_such_module to be installed on the measuring machine"):
         run(setup, database)
 
@@ -282,7 +282,7 @@ import signal; signal.signal(signal.SIGINT, signal.default_int_handler)  # ignor
 import sys
 from nojit.aot.cli import main
 from nojit.aot.cli.commands.tune import run as tune_run
-tune_run._STAGE = "tests.aot.tune.fake_stage:open_stage"
+tune_run._GPU = "tests.aot.tune.fake_gpu:open_gpu"
 sys.argv[1:1] = ["tune", "run"]
 main()
 """

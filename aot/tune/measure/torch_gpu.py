@@ -11,23 +11,23 @@ import torch
 from nojit import runtime
 from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.events import Candidate, Hello, Opened
+from nojit.aot.tune.measure.measured_gpu import ContextLost, Unready
 from nojit.aot.tune.measure.nvml import Nvml
 from nojit.aot.tune.measure.problem_lookup import FoundProblem, find_problems, of_kernels
-from nojit.aot.tune.measure.stage import ContextLost, Unready
 from nojit.aot.tune.store.records import Device, Status, identity_of
 from nojit.runtime.errors import DriverError, NojitError, NoMatchingVariantError
 from nojit.runtime.loader import Bundle
 from nojit.runtime.table.table import KernelTable
 from nojit.runtime.target import by_arch, is_arch, parse_image_arch, spell_arch
 
-__all__ = ["TorchStage", "candidates_of", "check_fit", "open_stage"]
+__all__ = ["TorchGpu", "candidates_of", "check_fit", "open_gpu"]
 
 _FLUSHES = 20
 # compare this many elements at once, to bound the memory of a comparison
 _COMPARED = 1 << 27
 
 
-def open_stage(setup: Setup) -> TorchStage:
+def open_gpu(setup: Setup) -> TorchGpu:
     """Open the current CUDA device and the bundle of a worker.
 
     `setup`: the bundle and the problems, from the process that started the worker.
@@ -40,7 +40,7 @@ def open_stage(setup: Setup) -> TorchStage:
             "expected a CUDA device that torch can use: install a torch with CUDA, and check that nvidia-smi lists a GPU",
             got="none",
         )
-    return TorchStage(setup)
+    return TorchGpu(setup)
 
 
 def check_fit(bundle: Bundle, capability: int, where: str) -> None:
@@ -60,7 +60,7 @@ def check_fit(bundle: Bundle, capability: int, where: str) -> None:
         raise NojitError(f"expected a bundle for {spell_arch(capability)}", got=got, where=where)
 
 
-class TorchStage:
+class TorchGpu:
     """The current CUDA device, a tuning bundle and its problems."""
 
     def __init__(self, setup: Setup) -> None:
@@ -178,8 +178,8 @@ class TorchTrial:
         opened: the event that describes the problem.
     """
 
-    def __init__(self, stage: TorchStage, kernel: runtime.Kernel, found: FoundProblem) -> None:
-        self._stage = stage
+    def __init__(self, gpu: TorchGpu, kernel: runtime.Kernel, found: FoundProblem) -> None:
+        self._gpu = gpu
         self._work = found.problem.prepare("cuda")
         if self._work.kernel != kernel.name:
             raise Unready(f"the problem launches kernel {self._work.kernel} on this device, not {kernel.name}")
@@ -193,7 +193,7 @@ class TorchTrial:
             moved_bytes=self._work.moved_bytes,
             flops=self._work.flops,
             roles=found.roles,
-            candidates=tuple(_candidate(stage, table, same) for same in candidates_of(table, rows)),
+            candidates=tuple(_candidate(gpu, table, same) for same in candidates_of(table, rows)),
         )
         self._launchers = [kernel.bind(**named, **candidate.settings) for candidate in self.opened.candidates]
         self._expected = [value.contiguous() for value in self._work.expected]
@@ -226,7 +226,7 @@ class TorchTrial:
     def time(self, order: Sequence[int]) -> list[float]:
         """Launch candidates in this order, each after a flush, and wait once; return the microseconds of each launch."""
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in order]
-        launchers, args, flush = self._launchers, self._work.args, self._stage.flush
+        launchers, args, flush = self._launchers, self._work.args, self._gpu.flush
         try:
             for candidate, (first, last) in zip(order, events, strict=True):
                 flush()
@@ -277,8 +277,8 @@ def candidates_of(table: KernelTable, rows: Sequence[int]) -> list[list[int]]:
     return list(found.values())
 
 
-def _candidate(stage: TorchStage, table: KernelTable, rows: Sequence[int]) -> Candidate:
+def _candidate(gpu: TorchGpu, table: KernelTable, rows: Sequence[int]) -> Candidate:
     """Return the candidate of rows with the same settings, with the image of the best row."""
     rules = dict.fromkeys(table.configs[table.columns["config"][row]].requires for row in rows)
-    image = stage.image_hash(table.kernel, table.columns["image"][rows[0]])
+    image = gpu.image_hash(table.kernel, table.columns["image"][rows[0]])
     return Candidate(table.settings(rows[0]), tuple(rules), image)

@@ -8,7 +8,7 @@ from typing import Protocol
 from nojit.aot.tune.measure.events import Hello, Opened
 from nojit.aot.tune.store.records import Status
 
-__all__ = ["ContextLost", "Stage", "Trial", "Unready"]
+__all__ = ["ContextLost", "MeasuredGpu", "Trial", "Unready"]
 
 
 class ContextLost(Exception):  # noqa: N818 - a signal to the worker, not an error for users
@@ -42,7 +42,7 @@ class Trial(Protocol):
         """Free the memory."""
 
 
-class Stage(Protocol):
+class MeasuredGpu(Protocol):
     """A device, a tuning bundle and the problems to measure."""
 
     flush_us: float

@@ -20,7 +20,7 @@ from typing import Any
 
 from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.events import Candidate, Hello, Listed, Opened
-from nojit.aot.tune.measure.stage import ContextLost, Unready
+from nojit.aot.tune.measure.measured_gpu import ContextLost, Unready
 from nojit.aot.tune.store.records import Device, Status
 from nojit.runtime.errors import NojitError
 
@@ -33,20 +33,20 @@ def true_us(problem: int, candidate: int) -> float:
 
 
 class FakeTrial:
-    def __init__(self, stage: FakeStage, problem: int) -> None:
-        self._stage = stage
+    def __init__(self, gpu: FakeGpu, problem: int) -> None:
+        self._gpu = gpu
         self._problem = problem
         candidates = [
-            Candidate({"BLOCK": 1 << n, "num_warps": 4}, tuple(stage.said.get("rules", [""])), f"{n:064x}")
-            for n in range(stage.said["configs"])
+            Candidate({"BLOCK": 1 << n, "num_warps": 4}, tuple(gpu.said.get("rules", [""])), f"{n:064x}")
+            for n in range(gpu.said["configs"])
         ]
         self.opened = Opened(
             ("n",), (1 << problem,), {"dtype": "bf16"}, 1000, 10, {"tunables": ("BLOCK",)}, tuple(candidates)
         )
 
     def check(self, candidate: int) -> tuple[Status, str]:
-        self._stage.log("check", self._problem, candidate)
-        fault = self._stage.fault(candidate)
+        self._gpu.log("check", self._problem, candidate)
+        fault = self._gpu.fault(candidate)
         if fault == "wrong":
             return "wrong", "output 0 is off by 3"
         if fault == "failed":
@@ -60,20 +60,20 @@ class FakeTrial:
         return "ok", ""
 
     def time(self, order: Sequence[int]) -> list[float]:
-        while self._problem == self._stage.said.get("waits") and os.getppid() == self._stage.parent:
+        while self._problem == self._gpu.said.get("waits") and os.getppid() == self._gpu.parent:
             time.sleep(0.01)
         for candidate in order:
-            self._stage.log("time", self._problem, candidate)
-            if self._stage.fault(candidate) == "late":
+            self._gpu.log("time", self._problem, candidate)
+            if self._gpu.fault(candidate) == "late":
                 raise ContextLost("CUDA error: unspecified launch failure")
-        noise = self._stage.said.get("noise", 0.0)
-        return [true_us(self._problem, one) * (1 + abs(self._stage.rng.gauss(0, noise))) for one in order]
+        noise = self._gpu.said.get("noise", 0.0)
+        return [true_us(self._problem, one) * (1 + abs(self._gpu.rng.gauss(0, noise))) for one in order]
 
     def close(self) -> None:
-        self._stage.log("close", self._problem, 0)
+        self._gpu.log("close", self._problem, 0)
 
 
-class FakeStage:
+class FakeGpu:
     flush_us = 40.0
 
     def __init__(self, setup: Setup) -> None:
@@ -111,5 +111,5 @@ class FakeStage:
         return 1980
 
 
-def open_stage(setup: Setup) -> FakeStage:
-    return FakeStage(setup)
+def open_gpu(setup: Setup) -> FakeGpu:
+    return FakeGpu(setup)

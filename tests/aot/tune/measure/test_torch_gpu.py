@@ -1,11 +1,11 @@
-"""What the stage of a real GPU checks before it touches one."""
+"""What the tuner checks of a real GPU before it touches one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from nojit.aot.tune.measure.torch_stage import candidates_of, check_fit
+from nojit.aot.tune.measure.torch_gpu import candidates_of, check_fit
 from nojit.runtime import load
 from nojit.runtime.bundle.format import TargetInfo
 from nojit.runtime.errors import NojitError
