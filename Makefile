@@ -77,7 +77,7 @@ sanitize: $(VENV)/.test ## the launch path's tests under AddressSanitizer and UB
 test-debug: $(VENV)/.test ## the same tests with Python's debugging allocator: memory overrun, freed twice, used without the GIL
 	PYTHONMALLOC=debug NOJIT_FAULT_CODES=2,700,709 NOJIT_FUZZ_CALLS=500 $(BIN)/python -m pytest -q -p no:cacheprovider \
 		-m "not gpu and not triton and not slow" --ignore tests/runtime/recording \
-		--ignore-glob "tests/runtime/serve/test_standin*" tests/runtime tests/fakecuda tests/abuse/test_calls.py \
+		--ignore tests/runtime/serve --ignore tests/runtime/autostart tests/runtime tests/fakecuda tests/abuse/test_calls.py \
 		tests/abuse/test_nomemory.py tests/abuse/test_readers.py $(wildcard tests/abuse/test_launch_*.py)
 
 fuzz: $(VENV)/.test ## the engine's readers with libFuzzer, a minute each; needs clang and llvm

@@ -23,11 +23,11 @@ flags="-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-po
 build_beside "$work" "$compiler" -O1 $flags
 
 cd "$root"
-# what is measured in time is not measured here; test_c_sanitized.py has programs of its own, under other sanitizers. Recordings and the
-# stand-in for Triton are Python alone
+# what is measured in time is not measured here; test_c_sanitized.py has programs of its own, under other sanitizers. What records,
+# what serves a program and what starts it are Python alone
 [ $# -gt 0 ] || set -- tests/runtime tests/fakecuda tests/abuse/test_calls.py tests/abuse/test_nomemory.py \
     tests/abuse/test_readers.py tests/abuse/test_fuzz_bundles.py tests/abuse/test_launch_*.py -q -m "not triton and not slow" --ignore tests/runtime/test_c_sanitized.py \
-    --ignore tests/runtime/recording --ignore-glob "tests/runtime/serve/test_standin*" --deselect tests/runtime/explain/test_explanation.py::test_ten_thousand_variants
+    --ignore tests/runtime/recording --ignore tests/runtime/serve --ignore tests/runtime/autostart --deselect tests/runtime/explain/test_explanation.py::test_ten_thousand_variants
 export NOJIT_FAULT_CODES="${NOJIT_FAULT_CODES:-2,700,709}" NOJIT_FUZZ_CALLS="${NOJIT_FUZZ_CALLS:-500}" \
     NOJIT_FUZZ_BUNDLES="${NOJIT_FUZZ_BUNDLES:-120}"
 # leaks are the interpreter's own by the thousand; the core's are looked for by counting references
