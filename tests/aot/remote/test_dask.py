@@ -169,7 +169,7 @@ def test_a_scheduler_that_ends_leaves_old_bundles_and_what_was_compiled(farm: Fa
         (project.folder / "out" / name).write_bytes(old)
     others = MANY[0].replace(str(list(range(COUNT))), str(list(range(2, 2 + COUNT))))
     entries = (others, entry("slow", "kernels.py:slow"))
-    build = start(project, farm.url, *entries, job_s=0.2, reconnect_s=0.5, connect_s=1)
+    build = start(project, farm.url, *entries, job_s=0.2, silent_s=3, reconnect_s=0.5, connect_s=1)
     build.wait_for("compiled")
     farm.scheduler.kill()
     code, document = build.end()
