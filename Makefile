@@ -37,7 +37,7 @@ test: test-compile ## everything that needs no GPU
 
 # the longest first, so that no processor waits for the last
 test-ci: test-compile ## the tests, and those of the launch path in three ways: as always, under sanitizers, with Python's debugging allocator
-	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels sanitize test-runtime test-abuse test-debug
+	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels test-runtime sanitize test-debug test-abuse
 
 test-compile: $(VENV)/.test bytecode ## one variant per kernel and dtype
 	$(BIN)/python -m pytest -n $(JOBS) tests/aot/test_compile_manifests.py
