@@ -32,7 +32,11 @@ class OnMeta(TorchFunctionMode):
         named = dict(kwargs or {})
         if named.get("device") == "cuda":
             named["device"] = "meta"
-        return torch.ones(()) if function is torch.isclose else function(*args, **named)
+        if function is torch.isclose:
+            return torch.ones(())
+        # where a loop fills the weights of 256 experts, those of one have all dtypes and shapes
+        found = function(*args, **named)
+        return found[:1] if function is torch.Tensor.unbind else found
 
 
 def row(label="some", group="mm", bars=None, rivals=(), **ms):
