@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.fakecuda import FakeCuda, build_driver, build_faketorch, load_extension
+from tests.support.engine import compile_engine, sanitizing_compiler
 
 # before anything loads OpenMP, and for every child: its threads spin while they wait for each other, which took half of all
 # CPU time, and most on a busy machine
@@ -64,6 +66,12 @@ def fakecuda(fakecuda_library: FakeCuda) -> Iterator[FakeCuda]:
     violations = fakecuda_library.violations()
     fakecuda_library.reset()
     assert not violations, "the fake driver saw what a right caller never does"
+
+
+@pytest.fixture(scope="session")
+def sanitized_engine(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Objects of the engine under sanitizers, compiled once for all programs that link them."""
+    return compile_engine(tmp_path_factory.mktemp("engine"), *sanitizing_compiler())
 
 
 @pytest.fixture(scope="session")

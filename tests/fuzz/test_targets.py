@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -16,15 +15,11 @@ from nojit.runtime import _core
 from nojit.runtime.table.reading import check_table, decode_table
 
 from tests.fuzz.seeds import SEEDS, rich_tables, write_seeds
+from tests.support.engine import FLAGS, sanitizing_compiler
 
 HERE = Path(__file__).parent
-ENGINE = HERE.parents[1] / "runtime/engine"
 MUTATIONS = os.environ.get("NOJIT_FUZZ_MUTATIONS", "2000")
-# it sees more kinds of undefined behaviour than gcc
-COMPILER = shutil.which("clang") or "gcc"
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-# the engine's allocations are those of starve.c
-STARVE = [f"-D{name}=fuzz_{name}" for name in ("malloc", "calloc", "realloc")]
+ALLOCATIONS = ("malloc", "calloc", "realloc")
 
 
 def test_every_target_has_seeds() -> None:
@@ -43,24 +38,21 @@ def test_rich_tables_keep_all_rules(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the engine under sanitizers, once."""
-    folder = tmp_path_factory.mktemp("engine")
-    flags = ["-std=c11", "-O1", "-g", "-c", *SANITIZE, *STARVE, f"-I{ENGINE}", f"-I{ENGINE}/include"]
-    # files of two folders may have one name
-    for part in sorted({path.parent for path in ENGINE.rglob("*.c")}):
-        (folder / part.name).mkdir()
-        subprocess.run([COMPILER, *flags, *map(str, part.glob("*.c"))], cwd=folder / part.name, check=True)
-    return folder
+def engine(sanitized_engine: list[Path], tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Objects of the engine whose allocations are those of starve.c."""
+    folder = tmp_path_factory.mktemp("starved")
+    renamed = [f"--redefine-sym={name}=fuzz_{name}" for name in ALLOCATIONS]
+    for path in sanitized_engine:
+        subprocess.run(["objcopy", *renamed, path, folder / path.name], check=True)
+    return sorted(folder.iterdir())
 
 
 @pytest.mark.parametrize("target", sorted(SEEDS))
-def test_a_target_finds_nothing(target: str, engine: Path, tmp_path: Path) -> None:
+def test_a_target_finds_nothing(target: str, engine: list[Path], tmp_path: Path) -> None:
     program = tmp_path / target
-    own = [str(HERE / f"{name}.c") for name in (target, "main", "starve")]
-    sources = [*own, *map(str, engine.rglob("*.o"))]
-    flags = ["-std=c11", "-O1", "-g", *SANITIZE, f"-I{ENGINE}", f"-I{ENGINE}/include"]
-    subprocess.run([COMPILER, *flags, *sources, "-ldl", "-lm", "-lpthread", "-o", str(program)], check=True)
+    sources = map(str, [*(HERE / f"{name}.c" for name in (target, "main", "starve")), *engine])
+    command = [*sanitizing_compiler(), "-std=c11", *FLAGS, *sources, "-ldl", "-lm", "-lpthread", "-o", str(program)]
+    subprocess.run(command, check=True)
     seeds = write_seeds(target, tmp_path / "seeds")
     done = subprocess.run(
         [program, "--starve", "--mutations", MUTATIONS, *seeds], capture_output=True, text=True, check=False

@@ -12,30 +12,28 @@ import pytest
 from tests.fakecuda import FakeCuda
 from tests.runtime.conftest import VECTOR_ADD
 from tests.support.bundles import kernel, make_bundle
+from tests.support.engine import FLAGS, compile_engine, sanitizing_compiler
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 NOTES = (("notes.txt", b"notes"),)
-SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 ALLOCATIONS = ("malloc", "calloc", "realloc")
 
 
-def build(name: str, folder: Path, sanitize: list[str], *wrapped: str) -> Path:
-    """Build a program of this folder with the engine, whose calls of some functions of libc go through the program."""
-    engine = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("runtime/engine/**/*.c"))
-    sources = [str(HERE / f"{name}.c"), *engine]
-    # coverage.sh counts lines instead
-    compiler = os.environ.get("NOJIT_COVERAGE_CC", "").split() or ["gcc", "-O1", *sanitize]
-    flags = ["-std=gnu11", "-g", "-Iruntime/engine", "-Iruntime/engine/include"]
+def build(name: str, folder: Path, compiler: list[str], engine: list[Path], *wrapped: str) -> Path:
+    """Link a program of this folder with the engine, whose calls of some functions of libc go through the program."""
     wrap = [f"-Wl,--wrap={one}" for one in wrapped]
-    command = [*compiler, *flags, *sources, *wrap, "-ldl", "-lm", "-lpthread", "-o", str(folder / name)]
-    subprocess.run(command, cwd=ROOT, check=True)
+    sources = map(str, (HERE / f"{name}.c", *engine))
+    command = [*compiler, "-std=gnu11", *FLAGS, *sources, *wrap, "-ldl", "-lm", "-lpthread", "-o", str(folder / name)]
+    subprocess.run(command, check=True)
     return folder / name
 
 
 def test_threads_share_a_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
     # gcc says of each fence that ThreadSanitizer does not see it
-    program = build("launches", tmp_path, ["-fsanitize=thread", "-Wno-tsan"], *ALLOCATIONS, "pthread_mutex_lock")
+    compiler = os.environ.get("NOJIT_COVERAGE_CC", "").split() or ["gcc", "-O1", "-fsanitize=thread", "-Wno-tsan"]
+    (tmp_path / "engine").mkdir()
+    engine = compile_engine(tmp_path / "engine", *compiler)
+    program = build("launches", tmp_path, compiler, engine, *ALLOCATIONS, "pthread_mutex_lock")
     tile = kernel("tile", {"tile": "tensordesc<fp16[64,64]>", "n": "i32"}, grid=["n"])
     bundle = make_bundle(
         tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), kernel("sub", **VECTOR_ADD), tile, attachments=NOTES
@@ -46,8 +44,8 @@ def test_threads_share_a_bundle(tmp_path: Path, fakecuda: FakeCuda) -> None:
     assert ran.stdout == "first: some allocations, some locks\nagain: 0 allocations, 0 locks\n"
 
 
-def test_each_allocation_can_fail(tmp_path: Path, fakecuda: FakeCuda) -> None:
-    program = build("nomemory", tmp_path, SANITIZE, *ALLOCATIONS)
+def test_each_allocation_can_fail(tmp_path: Path, fakecuda: FakeCuda, sanitized_engine: list[Path]) -> None:
+    program = build("nomemory", tmp_path, sanitizing_compiler(), sanitized_engine, *ALLOCATIONS)
     tile = kernel("tile", {"both": "(tensordesc<fp16[64,64]>,i32,='sum')"}, grid=["1"])
     bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), tile, attachments=NOTES)
     ran = subprocess.run([program, bundle], env=fakecuda.environment(90), capture_output=True, text=True, check=False)
@@ -55,8 +53,10 @@ def test_each_allocation_can_fail(tmp_path: Path, fakecuda: FakeCuda) -> None:
 
 
 @pytest.mark.skipif(ctypes.util.find_library("zstd") is None, reason="the engine decompresses with libzstd")
-def test_reads_may_be_interrupted_and_short_and_each_can_fail(tmp_path: Path, fakecuda: FakeCuda) -> None:
-    program = build("reads", tmp_path, SANITIZE, "pread", "fstat", "dlopen")
+def test_reads_may_be_interrupted_and_short_and_each_can_fail(
+    tmp_path: Path, fakecuda: FakeCuda, sanitized_engine: list[Path]
+) -> None:
+    program = build("reads", tmp_path, sanitizing_compiler(), sanitized_engine, "pread", "fstat", "dlopen")
     bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), attachments=NOTES)
     ran = subprocess.run([program, bundle], env=fakecuda.environment(90), capture_output=True, text=True, check=False)
     # header, index, attachment, section, and the groups of two images
