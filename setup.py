@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -43,6 +45,14 @@ class BuildBoth(build_ext):
 
     def build_extensions(self) -> None:
         """Build the library, then the extension linked to it."""
+        compile_ = self.compiler.compile
+
+        def compile_in_parallel(sources: list[str], **how: Any) -> list[str]:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:
+                made = pool.map(lambda source: compile_([source], **how), sources)
+                return [one for objects in made for one in objects]
+
+        self.compiler.compile = compile_in_parallel
         library = self._library()
         library.parent.mkdir(parents=True, exist_ok=True)
         objects = self.compiler.compile(
