@@ -15,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard runtime/binding/*.[ch] runtime/binding/*/*.[ch] runtime/engine/*/*.[ch] runtime/engine/*.map)
 export PIP_QUIET = 1
 
-.PHONY: build bundles bytecode manifests-fit test test-ci test-aot test-abuse test-kernels test-runtime test-compile test-fast test-triton test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz coverage-engine
+.PHONY: build bundles bytecode manifests-fit test test-ci test-aot test-abuse test-kernels test-runtime test-compile test-fast test-triton test-triton-samples test-triton-launch test-recording test-python test-debug lint format types bench sanitize wheels clean fuzz coverage-engine
 
 build: $(VENV)/.build ## the newcomer's build: the core profile for sm_80 and sm_90
 	$(NOJIT) build manifests --profile core --arch sm_80 --arch sm_90 --jobs $(JOBS) --out artifacts
@@ -37,7 +37,7 @@ test: test-compile ## everything that needs no GPU
 
 # the longest first, so that no processor waits for the last
 test-ci: test-compile ## the tests, and those of the launch path in three ways: as always, under sanitizers, with Python's debugging allocator
-	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels test-runtime sanitize test-debug test-abuse
+	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels test-runtime sanitize test-debug test-abuse test-triton-launch
 
 test-compile: $(VENV)/.test bytecode ## one variant per kernel and dtype
 	$(BIN)/python -m pytest -n $(JOBS) tests/aot/test_compile_manifests.py
@@ -61,8 +61,12 @@ test-runtime: $(VENV)/.test bytecode ## all other tests
 test-fast: $(VENV)/.test bytecode ## what needs neither a GPU nor a compile
 	$(BIN)/python -m pytest -m "not gpu and not triton and not slow"
 
-test-triton: $(VENV_TRITON)/.test ## one variant per kernel and dtype with another Triton: the oldest, or TRITON=3.8.0
+test-triton: test-triton-samples test-triton-launch ## with another Triton: the oldest, or TRITON=3.8.0
+
+test-triton-samples: $(VENV_TRITON)/.test ## one variant per kernel and dtype
 	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider -n $(JOBS) tests/aot/test_compile_manifests.py
+
+test-triton-launch: $(VENV_TRITON)/.test ## what it compiles, launched on the fake driver
 	$(VENV_TRITON)/bin/python -m pytest -p no:cacheprovider tests/aot/test_launch_*.py
 
 test-recording: $(VENV_TRITON)/.torch ## recording and serving with another Triton: the oldest, or TRITON=3.8.0
