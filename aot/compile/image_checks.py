@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from nojit.aot.backends.registry import vendor_of
 from nojit.aot.cache.entry import EntryError
-from nojit.aot.variants.variant import FACTS, CompiledVariant, Variant, decode_compiled
-from nojit.runtime.base.strict_json import fields, parse_json, text
+from nojit.aot.variants.variant import CompiledVariant, Variant, decode_compiled, facts_of
 from nojit.runtime.errors import BundleError, CompileError, NojitError
 from nojit.runtime.table.parts import Launch
 
@@ -28,7 +27,7 @@ def check_entry(data: bytes) -> None:
         EntryError: no build would use the entry.
     """
     try:
-        arch = text(fields(parse_json(data.partition(b"\n")[0], ""), FACTS, "")[0], "arch", 32)
+        arch = facts_of(data.partition(b"\n")[0]).arch
         _check_facts(decode_compiled(data, arch), arch)
     except (BundleError, CompileError, ValueError) as error:
         raise EntryError(error.finding() if isinstance(error, NojitError) else str(error)) from None

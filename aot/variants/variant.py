@@ -5,32 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from nojit.aot.manifest.types import NONE, plain
 from nojit.aot.variants.table_json import encode_launches
-from nojit.runtime._core import IMAGE_BYTES_MAX, read_launch
-from nojit.runtime.base.strict_json import Json, canonical_json, count, fields, parse_json, refuse, text
+from nojit.runtime._core import IMAGE_BYTES_MAX, check_json, read_launch
+from nojit.runtime.base.strict_json import Json, canonical_json, refuse
 from nojit.runtime.table.parts import Config, Launch
 from nojit.runtime.types.constants import constant_of, is_constant
 from nojit.runtime.types.names import leaves
 from nojit.runtime.values import LAYOUTS, FunctionRef, Value, spell
 
 __all__ = [
-    "FACTS",
     "CompiledVariant",
+    "Facts",
     "Variant",
     "decode_compiled",
     "encode_compiled",
+    "facts_of",
     "functions_in",
     "functions_of",
 ]
 
-_REGISTERS_MAX = 255
-# around a launch in the first line of an entry
-_LAUNCH, _LAYOUT = b',"launch":', b',"layout":"'
 # columns of a variant table have 32 bits
-_BYTES_MAX = 0xFFFF_FFFF
+_Column = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF_FFFF)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +124,19 @@ def functions_in(value: Value) -> Iterator[FunctionRef]:
         yield from functions_in(item)
 
 
-FACTS: Final = ("arch", "compile_ms", "image_bytes", "launch", "layout", "registers", "spill_bytes")
-"""Fields of the first line of an entry."""
+class Facts(msgspec.Struct, forbid_unknown_fields=True):
+    """Fields of the first line of an entry."""
+
+    arch: str
+    compile_ms: _Column
+    image_bytes: Annotated[int, msgspec.Meta(ge=0, le=IMAGE_BYTES_MAX)]
+    launch: msgspec.Raw
+    layout: str
+    registers: Annotated[int, msgspec.Meta(ge=0, le=255)]
+    spill_bytes: _Column
+
+
+_FACTS: Final = msgspec.json.Decoder(Facts)
 
 
 def encode_compiled(compiled: CompiledVariant, arch: str) -> bytes:
@@ -160,16 +170,23 @@ def decode_compiled(data: bytes, arch: str) -> CompiledVariant:
         BundleFormatError: the entry has another form, or is for another arch.
     """
     head, _, image = data.partition(b"\n")
-    values = fields(parse_json(head, ""), FACTS, "")
-    made_for, compile_ms, image_bytes, _, layout, registers, spill_bytes = values
-    if made_for != arch:
-        raise refuse("arch", f"expected an image for {arch}", got=ascii(made_for))
-    if count(image_bytes, IMAGE_BYTES_MAX, "image_bytes") != len(image):
-        raise refuse("size", f"expected an image of {image_bytes} bytes", got=len(image))
-    registers = count(registers, _REGISTERS_MAX, "registers")
-    spill_bytes = count(spill_bytes, _BYTES_MAX, "spill_bytes")
-    compile_ms = count(compile_ms, _BYTES_MAX, "compile_ms")
-    layout = text(layout, "", len(data))
-    # the head is canonical, and all else in it is a number or a text: these names stand where they seem to
-    launch = head[head.index(_LAUNCH) + len(_LAUNCH) : head.rindex(_LAYOUT)]
-    return CompiledVariant(image, read_launch(launch, layout, ""), registers, spill_bytes, compile_ms)
+    facts = facts_of(head)
+    if facts.arch != arch:
+        raise refuse("arch", f"expected an image for {arch}", got=ascii(facts.arch))
+    if facts.image_bytes != len(image):
+        raise refuse("size", f"expected an image of {facts.image_bytes} bytes", got=len(image))
+    launch = read_launch(bytes(facts.launch), facts.layout, "")
+    return CompiledVariant(image, launch, facts.registers, facts.spill_bytes, facts.compile_ms)
+
+
+def facts_of(head: bytes) -> Facts:
+    """Return the facts in the first line of an entry, without its line end.
+
+    Raises:
+        BundleFormatError: the line is no canonical JSON, or has other fields, or values out of range.
+    """
+    check_json(head, "")
+    try:
+        return _FACTS.decode(head)
+    except msgspec.DecodeError as error:
+        raise refuse("fields", "expected the facts of a compiled variant", got=str(error)) from None

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Json",
     "canonical_json",
-    "count",
     "fields",
     "parse_json",
     "refuse",
@@ -85,23 +84,12 @@ def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:
     return [value[name] for name in names]
 
 
-def text(value: Json, where: str, most: int | None = None) -> str:
-    """Take a string of at most `most` characters: by default, as many as a text of the format has."""
+def text(value: Json, where: str) -> str:
+    """Take a string of at most as many characters as a text of the format has."""
+    from nojit.runtime import _core  # noqa: PLC0415 - as above
+
     if not isinstance(value, str):
         raise refuse("type", "expected a string", got=type(value).__name__, where=where)
-    if most is None:
-        from nojit.runtime import _core  # noqa: PLC0415 - as above
-
-        most = _core.TEXT_CHARS_MAX
-    if len(value) > most:
-        raise refuse("size", f"expected at most {most} characters", got=len(value), where=where)
-    return value
-
-
-def count(value: Json, limit: int, where: str, least: int = 0) -> int:
-    """Take an integer from `least` to `limit`."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise refuse("type", "expected an integer", got=type(value).__name__, where=where)
-    if not least <= value <= limit:
-        raise refuse("size", f"expected an integer from {least} to {limit}", got=value, where=where)
+    if len(value) > _core.TEXT_CHARS_MAX:
+        raise refuse("size", f"expected at most {_core.TEXT_CHARS_MAX} characters", got=len(value), where=where)
     return value
