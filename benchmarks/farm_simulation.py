@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,24 @@ TOOLS = (("simulation", "1"),)
 NOJIT = "simulation"
 
 
+@dataclass(slots=True)
+class Spent:
+    """The times of one simulated worker, in seconds. Processes of one machine share the clock."""
+
+    began_at: float
+    """When its first job began."""
+    ended_at: float = 0.0
+    """When its last job ended."""
+    working_s: float = 0.0
+    """In jobs."""
+    asleep_s: float = 0.0
+    """Asleep, as jobs asked: the rest of their time is the simulation's own work, and waits for its processor."""
+
+
+# by the address of the worker; of all workers of this process
+SPENT: dict[str, Spent] = {}
+
+
 def seconds_of(key: str) -> float:
     """Return the simulated compile time of a variant."""
     shape = SHAPE[int(key[:8], 16) % len(SHAPE)]
@@ -85,10 +104,13 @@ def seconds_of(key: str) -> float:
 
 async def simulate(message: bytes) -> bytes:
     """Sleep for as long as a job takes, and return results of a usual size."""
+    from distributed import get_worker
     from nojit.aot.remote.messages import decode_job, encode_results
     from nojit.aot.variants.variant import CompiledVariant
     from nojit.runtime.table.parts import Launch
 
+    started = time.monotonic()
+    spent = SPENT.setdefault(get_worker().address, Spent(started))
     job = decode_job(message)
     launch = Launch("k", (), 4, 1, 0, 0, 1, 0, 1, False, False, ())
     found = []
@@ -96,7 +118,11 @@ async def simulate(message: bytes) -> bytes:
         seconds = seconds_of(key)
         await asyncio.sleep(seconds / FASTER)
         found.append((key, CompiledVariant(os.urandom(IMAGE_BYTES), launch, 32, 0, round(seconds * 1000))))
-    return encode_results(found, job.arch)
+        spent.asleep_s += seconds / FASTER
+    results = encode_results(found, job.arch)
+    spent.ended_at = time.monotonic()
+    spent.working_s += spent.ended_at - started
+    return results
 
 
 async def describe(question: bytes) -> bytes:
@@ -108,8 +134,9 @@ async def describe(question: bytes) -> bytes:
 
 
 async def work(address: str, count: int) -> None:
-    """Run simulated workers until the scheduler ends."""
+    """Run simulated workers until a line is read, and print their times."""
     import dask
+    import farm_simulation
     from distributed import Worker
 
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -122,6 +149,8 @@ async def work(address: str, count: int) -> None:
         for start in range(0, count, 100):
             await asyncio.gather(*workers[start : start + 100])
         print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        print(json.dumps([asdict(spent) for spent in farm_simulation.SPENT.values()]), flush=True)
         await asyncio.gather(*(worker.finished() for worker in workers))
 
 
@@ -239,6 +268,7 @@ def measure(address: str, slots: int, variants: int, job_s: float, writes: bool)
         "variants": variants,
         "failed": failed,
         "jobs": sent,
+        "started_at": started,
         "seconds": round(seconds, 1),
         # until the first result came, and from 99% of the results to the last one
         "first_s": round(ends[0], 1),
@@ -287,7 +317,11 @@ def run(case: tuple[int, int, float], processes: int, writes: bool, profile: Pat
             for number in range(processes):
                 count = slots // processes + (number < slots % processes)
                 words = [*here, "--work", address, str(count)]
-                started.append(subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=log, text=True))
+                started.append(
+                    subprocess.Popen(
+                        words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+                    )
+                )
             for process in started[1:]:
                 if process.stdout is None or process.stdout.readline() != "ready\n":
                     raise SystemExit((Path(folder) / "log").read_text())
@@ -300,6 +334,7 @@ def run(case: tuple[int, int, float], processes: int, writes: bool, profile: Pat
             before = [cpu_s(process.pid) for process in started]
             found: dict[str, float] = json.loads(output.read())
             after = [cpu_s(process.pid) for process in [started[0], *started[2:]]]
+            spent = [one for process in started[2:] for one in times_of(process)]
             waited = cpu_s(started[0].pid)
             time.sleep(IDLE_S)
             idle = (cpu_s(started[0].pid) - waited) / IDLE_S
@@ -312,7 +347,38 @@ def run(case: tuple[int, int, float], processes: int, writes: bool, profile: Pat
                 process.kill()
                 process.wait()
         log.close()
-    return found | shares(found, after[0] - before[0], sum(after[1:]) - sum(before[2:]), idle)
+    idles = idle_times(found.pop("started_at"), found, spent)
+    return found | idles | shares(found, after[0] - before[0], sum(after[1:]) - sum(before[2:]), idle)
+
+
+def times_of(process: subprocess.Popen[str]) -> list[Spent]:
+    """Return the times of the workers of a process."""
+    if process.stdin is None or process.stdout is None:
+        raise ValueError("expected a process with pipes")
+    process.stdin.write("end\n")
+    process.stdin.flush()
+    return [Spent(**fields) for fields in json.loads(process.stdout.readline())]
+
+
+def idle_times(started_at: float, found: dict[str, float], spent: list[Spent]) -> dict[str, float]:
+    """Return for how long a worker did not sleep, in the mean: what keeps it from being busy.
+
+    Args:
+        started_at: when the build began.
+        found: figures of the build.
+        spent: the times of each worker that got jobs.
+    """
+    ended_at, count = started_at + found["seconds"], len(spent)
+    between = [one.ended_at - one.began_at - one.working_s for one in spent]
+    return {
+        "used_workers": count,
+        # until its first job, between its jobs, and after its last one
+        "idle_start_s": round(sum(one.began_at - started_at for one in spent) / count, 2),
+        "idle_between_s": round(sum(between) / count, 2),
+        "idle_end_s": round(sum(ended_at - one.ended_at for one in spent) / count, 2),
+        # in jobs, awake: with more processes for the same workers, it gets less
+        "awake_s": round(sum(one.working_s - one.asleep_s for one in spent) / count, 2),
+    }
 
 
 def shares(found: dict[str, float], scheduler_s: float, workers_s: float, idle: float) -> dict[str, float]:
