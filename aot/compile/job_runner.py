@@ -26,6 +26,8 @@ __all__ = ["Finished", "Job", "JobExecutor", "Sealed", "run"]
 _PAUSE_S: Final = 0.1
 # between two looks whether an executor got more workers
 _GROWTH_S: Final = 0.5
+# new objects between two garbage collections: a large farm has ten thousands of variants on their way, which each collection would traverse
+_COLLECTED_AT: Final = 50_000
 
 Compile = Callable[[Variant, SourcePlace], CompiledVariant]
 Check = Callable[[Variant, CompiledVariant], None]
@@ -271,15 +273,22 @@ class _Flight:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Exempt existing objects from garbage collection: collections would traverse all variants again and again."""
+    """Exempt existing objects from garbage collection, and collect less often.
+
+    Collections would traverse all variants again and again.
+    """
     if gc.get_freeze_count():
         # someone else's
         yield
         return
+    youngest, *older = gc.get_threshold()
     gc.freeze()
+    # 0 stands for no collections
+    gc.set_threshold(youngest and max(youngest, _COLLECTED_AT), *older)
     try:
         yield
     finally:
+        gc.set_threshold(youngest, *older)
         gc.unfreeze()
 
 

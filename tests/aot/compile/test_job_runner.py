@@ -152,6 +152,22 @@ def test_the_garbage_collector_leaves_variants_alone_while_they_compile(cache, c
     assert calls == expected
 
 
+def test_the_garbage_collector_runs_less_often_while_variants_compile(cache, compiler, monkeypatch):
+    calls: list[Any] = []
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "unfreeze", lambda: None)
+    monkeypatch.setattr(gc, "get_threshold", lambda: (700, 10, 5))
+    monkeypatch.setattr(gc, "set_threshold", lambda *thresholds: calls.append(thresholds))
+    run(
+        [job(0)],
+        compiler(),
+        cache,
+        executor=lambda: ThreadPoolExecutor(1, initializer=calls.append, initargs=("compile",)),
+    )
+    assert calls == [(50_000, 10, 5), "compile", (700, 10, 5)]
+
+
 def test_what_the_cache_has_needs_no_executor(cache, compiler):
     jobs = [job(i) for i in range(4)]
     first = {event.job: event.compiled for event in run(jobs, compiler(), cache)}
