@@ -96,9 +96,10 @@ class CompiledVariant:
 
 def functions_of(variant: Variant) -> Iterator[tuple[str, FunctionRef]]:
     """Yield the functions that a variant takes as arguments, each as (name of its constexpr or param, function)."""
-    for name, value in sorted(variant.constexprs, key=lambda pair: pair[0]):
-        if isinstance(value, FunctionRef | tuple):
-            yield from ((name, function) for function in functions_in(value))
+    # most variants have none, and a farm asks for those of each
+    may_have = [pair for pair in variant.constexprs if isinstance(pair[1], (FunctionRef, tuple))]
+    for name, value in sorted(may_have, key=lambda pair: pair[0]):
+        yield from ((name, function) for function in functions_in(value))
     yield from _functions_signed(variant.signature)
 
 
