@@ -6,7 +6,7 @@ or the last jobs end late: jobs shrink towards the end of a build.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
@@ -25,6 +25,8 @@ ROUNDS: Final = 2
 """Jobs of a whole length that wait for each slot; when fewer wait, at the end of a build, the jobs get shorter."""
 # with so many workers, the shortest jobs take as long as the others: single variants for all of them would swamp the scheduler
 _SLOTS_FULL: Final = 3_500
+# for each slot: with fewer left, the shortest jobs shrink to single variants, since all other workers wait for the last long job
+_VARIANTS_LAST: Final = 0.3
 # the least weight of the newest result in an estimate, which is a plain mean until then: a few short variants must not make a long job
 _NEWEST_LEAST: Final = 0.03
 
@@ -53,7 +55,7 @@ class Batches(Generic[G, C]):
 
     def __init__(self, job_s: float = JOB_S) -> None:
         self._job_s = job_s
-        self._waiting: dict[G, deque[C]] = {}
+        self._waiting: defaultdict[G, deque[C]] = defaultdict(deque)
         self._again: deque[tuple[G, list[C]]] = deque()
         self._seconds: dict[G, _Mean] = {}
         self._any_s = _Mean(_GUESS_S)
@@ -64,7 +66,7 @@ class Batches(Generic[G, C]):
 
     def put(self, group: G, call: C) -> None:
         """Add a variant to its group."""
-        self._waiting.setdefault(group, deque()).append(call)
+        self._waiting[group].append(call)
         self._count += 1
 
     def put_again(self, group: G, calls: list[C]) -> None:
@@ -108,6 +110,6 @@ class Batches(Generic[G, C]):
 
     def _size(self, group: G, slots: int, following: int) -> int:
         fitting = self._job_s / max(self.expected_s(group, 1), 1e-3)
-        least = fitting * min(1.0, slots / _SLOTS_FULL)
-        share = (self._count + following) / (ROUNDS * max(slots, 1))
-        return max(1, min(int(fitting), int(max(share, least)), VARIANTS_MAX))
+        left = (self._count + following) / max(slots, 1)
+        least = min(fitting * min(1.0, slots / _SLOTS_FULL), left / _VARIANTS_LAST)
+        return max(1, min(int(fitting), int(max(left / ROUNDS, least)), VARIANTS_MAX))

@@ -30,7 +30,7 @@ __all__ = ["Call", "Jobs"]
 # jobs of each thread: one runs, one is at hand
 _JOBS_AHEAD: Final = 2
 # at the end, when fewer jobs of a whole length wait for each thread: one that is at hand at one worker cannot go to another
-_ENDING: Final = 2
+_ENDING: Final = 0.5
 _JOBS_AHEAD_ENDING: Final = 1.3
 # jobs to send while there is no worker, so that a cluster that grows on demand starts some
 _UNMANNED: Final = 8
