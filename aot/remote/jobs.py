@@ -147,7 +147,7 @@ class Jobs:
         variant, place = call.job.variant, call.job.place
         if variant.line_info:
             self._compile_here(call, "its line info holds paths of this machine")
-        elif dict(variant.options).get("extern_libs"):
+        elif any(value for name, value in variant.options if name == "extern_libs"):
             self._compile_here(call, "its extern_libs are files of this machine")
         else:
             names = tuple(sorted({function.name for _, function in functions_of(variant)}))
@@ -229,7 +229,7 @@ class Jobs:
             )
         variants = tuple((call.job.key, call.job.variant) for call in sent.calls)
         # shielded: others wait for it, too
-        closures = await asyncio.shield(group.captured)
+        closures = group.captured.result() if group.captured.done() else await asyncio.shield(group.captured)
         tools = await self._session.tools(group.arch)
         return encode_job(Job(self._session.build.setup, group.arch, tools, group.place.where, closures, variants))
 

@@ -149,7 +149,9 @@ class Loop:
     async def _turn(self) -> None:
         session = self._session
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(session.woken.wait(), session.limits.look_s)
+            # `wait_for` would make a task for each turn
+            async with asyncio.timeout(session.limits.look_s):
+                await session.woken.wait()
         session.woken.clear()
         if session.bug is not None:
             raise session.bug

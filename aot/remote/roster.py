@@ -40,11 +40,14 @@ class Workers:
     """Those that can be used and do not keep silent, by the last `settle`."""
     slots: int = 0
     """Number of their threads."""
+    all_usable: bool = True
+    """Whether the scheduler has no other workers than those that can be used, by the last `settle`."""
 
     def settle(self) -> None:
         """Count again. Call after each change."""
         self.able = frozenset(self.usable & self.threads.keys() - self.silent)
         self.slots = sum(self.threads[address] for address in self.able)
+        self.all_usable = self.threads.keys() <= self.usable
 
 
 class Roster:
@@ -166,6 +169,5 @@ class Roster:
     def only(self) -> list[str] | None:
         """Return the workers that may get a job; None for all."""
         workers = self.workers
-        others = workers.threads.keys() - workers.usable
         # a list makes the scheduler slower, and a cluster without workers needs jobs to start some
-        return sorted(workers.able or workers.usable) if others else None
+        return None if workers.all_usable else sorted(workers.able or workers.usable)
