@@ -22,27 +22,27 @@ LN_2 = gl.constexpr(0.6931471805599453)
 
 @gluon.jit
 def barriers_for(STAGES: gl.constexpr, Q_STAGES: gl.constexpr, CONSUMERS: gl.constexpr, TURNS: gl.constexpr):
-    """Return full and empty barriers of queries, of keys and of values, then those of `take_turn`."""
-    q_full = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
-    q_empty = gl.allocate_shared_memory(gl.int64, [Q_STAGES, 1], mbarrier.MBarrierLayout())
-    k_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    k_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    v_full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    v_empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    IN_TURN: gl.constexpr = CONSUMERS if TURNS else 1
-    order = gl.allocate_shared_memory(gl.int64, [IN_TURN, 1], mbarrier.MBarrierLayout())
-    for own in gl.static_range(IN_TURN):
-        mbarrier.init(order.index(own), count=1)
-    for own in gl.static_range(Q_STAGES):
-        mbarrier.init(q_full.index(own), count=1)
-        mbarrier.init(q_empty.index(own), count=CONSUMERS)
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(k_full.index(stage), count=1)
-        mbarrier.init(k_empty.index(stage), count=CONSUMERS)
-        mbarrier.init(v_full.index(stage), count=1)
-        mbarrier.init(v_empty.index(stage), count=CONSUMERS)
-    fence_async_shared()
-    return q_full, q_empty, k_full, k_empty, v_full, v_empty, order
+    """Return full and empty barriers of queries, of keys and of values, and with `TURNS` those of `take_turn`."""
+    q_full, q_empty = barriers_of(Q_STAGES, 1), barriers_of(Q_STAGES, CONSUMERS)
+    k_full, k_empty = barriers_of(STAGES, 1), barriers_of(STAGES, CONSUMERS)
+    v_full, v_empty = barriers_of(STAGES, 1), barriers_of(STAGES, CONSUMERS)
+    if TURNS:
+        order = barriers_of(CONSUMERS, 1)
+        fence_async_shared()
+        return q_full, q_empty, k_full, k_empty, v_full, v_empty, order
+    else:  # noqa: RET505 - Triton compiles only the branch taken
+        # a barrier that nobody waits for shares its memory with other values
+        fence_async_shared()
+        return q_full, q_empty, k_full, k_empty, v_full, v_empty
+
+
+@gluon.jit
+def barriers_of(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
+    """Return initialized barriers [COUNT, 1], whose phases end after `ARRIVALS` arrivals each."""
+    barriers = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+    for own in gl.static_range(COUNT):
+        mbarrier.init(barriers.index(own), count=ARRIVALS)
+    return barriers
 
 
 @gluon.jit
@@ -105,26 +105,26 @@ def weigh(scores, row_max, row_sum, qk_scale):
 
 
 @gluon.jit
-def take_turn(OWN: gl.constexpr, order, number):
+def take_turn(OWN: gl.constexpr, barriers, number):
     """Wait for this consumer's turn: until the previous consumer (for the first one, the last) has started its products.
 
     Consumers then never start together: while one computes exponentials, the tensor cores work for another.
 
     Args:
         OWN: the consumer.
-        order: barriers [consumers, 1] with one arrival each; [1, 1] if consumers take no turns.
+        barriers: those of `barriers_for`; the seventh, if there is one, are [consumers, 1] with one arrival each.
         number: number of turns that this consumer had before.
     """
-    if order.shape[0] > 1:
+    if len(barriers) == 7:
         FIRST: gl.constexpr = 1 if OWN == 0 else 0
-        mbarrier.wait(order.index(OWN), (number & 1) ^ FIRST)
+        mbarrier.wait(barriers[6].index(OWN), (number & 1) ^ FIRST)
 
 
 @gluon.jit
-def pass_turn(OWN: gl.constexpr, order):
+def pass_turn(OWN: gl.constexpr, barriers):
     """Let the consumer after `OWN` start its products."""
-    if order.shape[0] > 1:
-        mbarrier.arrive(order.index((OWN + 1) % order.shape[0]))
+    if len(barriers) == 7:
+        mbarrier.arrive(barriers[6].index((OWN + 1) % barriers[6].shape[0]))
 
 
 @gluon.jit
@@ -136,7 +136,7 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used, DEPTH
         queries: this consumer's queries, from `queries_of`.
         memory: queries, keys, values and results: buffers [stages, 1, 1, rows, width], for queries as in
             `copy_queries`.
-        barriers: full and empty barriers of queries, of keys and of values, then those of `take_turn`.
+        barriers: full and empty barriers of queries, of keys and of values, and those of `take_turn` if there are any.
         turn: number of query tiles before.
         used: number of key tiles before.
         DEPTH: number of columns of queries and keys to multiply; the others are padding.
@@ -144,14 +144,14 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used, DEPTH
     Returns:
         The products [rows, keys].
     """
-    q_full, k_full, k_empty, order, k_memory = barriers[0], barriers[2], barriers[3], barriers[6], memory[1]
+    q_full, k_full, k_empty, k_memory = barriers[0], barriers[2], barriers[3], memory[1]
     stage = used % k_memory.shape[0]
     mbarrier.wait(q_full.index(turn % q_full.shape[0]), turn // q_full.shape[0] & 1)
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
     # each tile of queries has one turn more than it has tiles of keys
-    take_turn(OWN, order, used + turn)
-    token = _scores(queries, k_memory, stage, DEPTH)
-    pass_turn(OWN, order)
+    take_turn(OWN, barriers, used + turn)
+    token = started_scores(queries, k_memory, stage, DEPTH)
+    pass_turn(OWN, barriers)
     scores = warpgroup_mma_wait(0, deps=(token,))
     mbarrier.arrive(k_empty.index(stage))
     return scores
@@ -175,22 +175,25 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
     Returns:
         The products [rows, keys], whose keys are freed, and the sums of values in flight, for `summed`.
     """
-    k_full, k_empty, order, k_memory = barriers[2], barriers[3], barriers[6], memory[1]
+    k_full, k_empty, k_memory = barriers[2], barriers[3], memory[1]
     stage = used % k_memory.shape[0]
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
-    take_turn(OWN, order, used + turn)
-    scores_token = _scores(queries, k_memory, stage, DEPTH)
-    acc_tokens = _sums(weights, acc, memory, barriers, used)
-    pass_turn(OWN, order)
+    take_turn(OWN, barriers, used + turn)
+    scores_token = started_scores(queries, k_memory, stage, DEPTH)
+    acc_tokens = started_sums(weights, acc, memory, barriers, used)
+    pass_turn(OWN, barriers)
     scores = warpgroup_mma_wait(len(acc), deps=(scores_token,))
     mbarrier.arrive(k_empty.index(stage))
     return scores, acc_tokens
 
 
 @gluon.jit
-def summed(acc_tokens, memory, barriers, used):
-    """Wait for sums of values in flight, free the buffer of tile `used` - 1's values, and return the sums."""
-    acc = warpgroup_mma_wait(0, deps=acc_tokens)
+def summed(acc_tokens, memory, barriers, used, LATER: gl.constexpr = 0):
+    """Wait for sums of values in flight, free the buffer of tile `used` - 1's values, and return the sums.
+
+    `LATER`: number of products that were started after them and stay in flight.
+    """
+    acc = warpgroup_mma_wait(LATER, deps=acc_tokens)
     mbarrier.arrive(barriers[5].index((used - 1) % memory[2].shape[0]))
     if len(acc_tokens) == 1:
         return (acc,)
@@ -215,10 +218,9 @@ def _scaled(acc, factors):
 @gluon.jit
 def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
     """Add the weighted values of tile `used` - 1 once they have been copied, free their buffer, and return the sums."""
-    order = barriers[6]
-    take_turn(OWN, order, used + turn)
-    tokens = _sums(weights, acc, memory, barriers, used)
-    pass_turn(OWN, order)
+    take_turn(OWN, barriers, used + turn)
+    tokens = started_sums(weights, acc, memory, barriers, used)
+    pass_turn(OWN, barriers)
     return summed(tokens, memory, barriers, used)
 
 
@@ -236,7 +238,7 @@ def pass_over(memory, barriers, used, count):
 
 
 @gluon.jit
-def _scores(queries, k_memory, stage, DEPTH: gl.constexpr):
+def started_scores(queries, k_memory, stage, DEPTH: gl.constexpr):
     """Start the product of `DEPTH` columns of the queries and of the keys in a stage; return it in flight."""
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
@@ -257,7 +259,7 @@ def _scores(queries, k_memory, stage, DEPTH: gl.constexpr):
 
 
 @gluon.jit
-def _sums(weights, acc, memory, barriers, used):
+def started_sums(weights, acc, memory, barriers, used):
     """Start to add the weighted values of tile `used` - 1 once they have been copied; return the sums in flight."""
     v_full, v_memory = barriers[4], memory[2]
     stage = (used - 1) % v_memory.shape[0]
@@ -280,13 +282,43 @@ def write_rows(OWN: gl.constexpr, acc, row_sum, out_map, out_memory, batch, head
     out = scaled(acc, 1.0 / gl.where(row_sum == 0.0, 1.0, row_sum))
     # wait until the store of the previous tile has read the buffer
     tma.store_wait(0)
-    own = out_memory.index(OWN).reshape([out_memory.shape[3], out_memory.shape[4]])
-    if len(out) == 1:
-        own.store(out[0].to(out_memory.dtype))
-    else:
-        HALF: gl.constexpr = out[0].shape[1]
-        REST: gl.constexpr = out[1].shape[1]
-        own.slice(0, HALF, 1).store(out[0].to(out_memory.dtype))
-        own.slice(HALF, REST, 1).store(out[1].to(out_memory.dtype))
+    store_rows(out, out_memory.index(OWN))
     fence_async_shared()
     copy_out(out_map, [batch, head, row_start, 0], out_memory.index(OWN))
+
+
+@gluon.jit
+def multiplied(sums, factor):
+    """Multiply sums, in one tensor or two, by one factor."""
+    if len(sums) == 1:
+        return (sums[0] * factor,)
+    else:  # noqa: RET505 - as above
+        return sums[0] * factor, sums[1] * factor
+
+
+@gluon.jit
+def store_rows(sums, memory):
+    """Store sums [rows, columns], in one tensor or two, to a box of shared memory, rounded."""
+    own = memory.reshape([memory.shape[2], memory.shape[3]])
+    if len(sums) == 1:
+        own.store(sums[0].to(memory.dtype))
+    else:
+        HALF: gl.constexpr = sums[0].shape[1]
+        REST: gl.constexpr = sums[1].shape[1]
+        own.slice(0, HALF, 1).store(sums[0].to(memory.dtype))
+        own.slice(HALF, REST, 1).store(sums[1].to(memory.dtype))
+
+
+@gluon.jit
+def no_sums(WIDTH: gl.constexpr, DEPTH: gl.constexpr):
+    """Return zeros for sums of 64 rows: one tensor of `WIDTH` columns, or two of `DEPTH` columns if that is less."""
+    if DEPTH >= WIDTH:
+        return (_zeros(WIDTH),)
+    else:  # noqa: RET505 - as above
+        return _zeros(WIDTH // 2), _zeros(DEPTH - WIDTH // 2)
+
+
+@gluon.jit
+def _zeros(WIDTH: gl.constexpr):
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
+    return gl.zeros([64, WIDTH], gl.float32, layout)

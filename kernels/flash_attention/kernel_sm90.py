@@ -22,6 +22,7 @@ from nojit.kernels.attention.kernel_sm90 import (
     copy_tile,
     first_scores,
     last_values,
+    no_sums,
     pass_over,
     queries_of,
     scaled,
@@ -149,21 +150,6 @@ def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
 
 
 @gluon.jit
-def _no_sums(BLOCK_DV: gl.constexpr, DEPTH: gl.constexpr):
-    """Return zeros for the sums of values: one tensor of `BLOCK_DV` columns, or two of `DEPTH` columns if that is less."""
-    if DEPTH >= BLOCK_DV:
-        return (_zeros(BLOCK_DV),)
-    else:  # noqa: RET505 - as above
-        return _zeros(BLOCK_DV // 2), _zeros(DEPTH - BLOCK_DV // 2)
-
-
-@gluon.jit
-def _zeros(WIDTH: gl.constexpr):
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
-    return gl.zeros([ROWS, WIDTH], gl.float32, layout)
-
-
-@gluon.jit
 def _attend(
     OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, start, rows, kv_len, causal_offset,
     qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr, DEPTH: gl.constexpr,
@@ -201,7 +187,7 @@ def _consume(
     BLOCK_N: gl.constexpr = k_memory.shape[3]
     BLOCK_DV: gl.constexpr = v_memory.shape[4]
     # a consumer that took turns could not leave one out
-    PASSES: gl.constexpr = CAUSAL and BLOCK_N < BLOCK_M and barriers[6].shape[0] == 1
+    PASSES: gl.constexpr = CAUSAL and BLOCK_N < BLOCK_M and len(barriers) == 6
     qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
     OUT_WIDTH: gl.constexpr = BLOCK_DV if DEPTH >= BLOCK_DV else BLOCK_DV // 2
     out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, OUT_WIDTH, 16])
@@ -231,7 +217,7 @@ def _consume(
         first = weigh(scores, row_max, row_sum, qk_scale)
         row_max, row_sum = first[2], first[3]
         weights = gl.convert_layout(first[0].to(q.dtype), weights_layout)
-        acc = _no_sums(BLOCK_DV, DEPTH)
+        acc = no_sums(BLOCK_DV, DEPTH)
         cut = gl.maximum(count - full, 1)
         for place in range(1, cut):
             acc, weights, row_max, row_sum = _attend(

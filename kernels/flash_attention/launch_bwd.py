@@ -11,7 +11,8 @@ from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.attention.outputs import Gradients, prepared
 from nojit.kernels.attention.widths import tile_width, tile_widths
-from nojit.kernels.flash_attention.launch_sm90_bwd import gradient_maps_of, launch_backward_over_maps
+from nojit.kernels.flash_attention.launch_sm90_bwd import MAX_WIDTH, gradient_maps_of, launch_backward_over_maps
+from nojit.kernels.flash_attention.launch_sm90_bwd_wide import launch_wide_over_maps
 from torch import Tensor
 
 __all__ = [
@@ -52,6 +53,9 @@ def launch_backward(
     (q, k, v), out = operands, results[0]
     dout, dlse, lse, (dq, dk, dv) = ready
     maps = None if mask.mode == "window" else gradient_maps_of(q, k, v, dout, dk, dv)
+    if maps is not None and maps.width > MAX_WIDTH:
+        launch_wide_over_maps(maps, out, lse, dlse, dq, scale, mask)
+        return
     if maps is not None:
         launch_backward_over_maps(maps, out, lse, dlse, dq, scale, mask, deterministic)
         return

@@ -25,10 +25,13 @@ __all__ = [
 ]
 
 MAX_WIDTH: Final = 128
+"""The largest width of the kernel for all gradients; wider heads have kernels of their own."""
+MAX_DIM: Final = 256
+"""The largest head dimension of any kernel for sm_90."""
 STEP: Final = 8
 """Head dimensions must be multiples of this: TMA descriptors need strides that are multiples of 16 bytes."""
-QUERIES: Final = {64: 128, 128: 64}
-"""BLOCK_M, the queries in a tile of the kernel, for each BLOCK_D (padded head dimension)."""
+QUERIES: Final = {64: 128, 128: 64, 256: 64}
+"""BLOCK_M, the queries in a tile of the kernels, for each BLOCK_D (padded head dimension)."""
 
 
 class GradientMaps(NamedTuple):
@@ -43,8 +46,8 @@ class GradientMaps(NamedTuple):
 
     @property
     def width(self) -> int:
-        """BLOCK_D: the larger head dimension, rounded up to 64 or 128."""
-        return 64 if max(self.q.shape[3], self.v.shape[3]) <= 64 else MAX_WIDTH
+        """BLOCK_D: the larger head dimension, rounded up to 64, 128 or 256."""
+        return next(width for width in QUERIES if max(self.q.shape[3], self.v.shape[3]) <= width)
 
 
 class Workspace(NamedTuple):
@@ -58,13 +61,15 @@ class Workspace(NamedTuple):
     """Int32: the number of key tiles added so far to each tile of queries; None if they may be added in any order."""
 
 
-def gradient_maps_of(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, dk: Tensor, dv: Tensor) -> GradientMaps | None:
-    """Return the TMA descriptions for the sm_90 kernel; None if it cannot run this call.
+def gradient_maps_of(
+    q: Tensor, k: Tensor, v: Tensor, dout: Tensor, dk: Tensor, dv: Tensor, widest: int = MAX_DIM
+) -> GradientMaps | None:
+    """Return the TMA descriptions for the sm_90 kernels; None if they cannot run this call.
 
-    It can if operands have 16 bits and suit TMA descriptors, head dimensions are at most 128, and gradients of keys and
-    values are requested.
+    They can if operands have 16 bits and suit TMA descriptors, head dimensions are at most `widest`, and gradients of
+    keys and values are requested.
     """
-    if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_WIDTH or q.shape[3] % STEP or not dk.numel():
+    if not takes_maps(q) or max(q.shape[3], v.shape[3]) > widest or q.shape[3] % STEP or not dk.numel():
         return None
     return describe_gradients(q, k, v, dout, dk, dv)
 
@@ -95,7 +100,7 @@ def launch_backward_over_maps(
     `maps`: TMA descriptions of operands and gradients; `dlse`: gradient by the log-sums, or None for zero.
     """
     room = allocate_workspace(maps, deterministic)
-    launch_prepare(maps, out, lse, dlse, room)
+    launch_prepare(maps, out, lse, dlse, room.statistics, room.turns)
     launch_gradients_over_maps(maps, room, scale, mask)
     if dq.numel():
         launch_finish(maps, room, lse, dq, scale)
@@ -117,11 +122,13 @@ def allocate_workspace(maps: GradientMaps, deterministic: bool) -> Workspace:
     )
 
 
-def launch_prepare(maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | None, room: Workspace) -> None:
+def launch_prepare(
+    maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | None, statistics: Tensor, turns: Tensor | None
+) -> None:
     """Launch the first kernel: it writes the statistics of queries, and zeros `turns`.
 
-    `maps`: TMA descriptions of operands and gradients; `dlse`: gradient by the log-sums, or None for zero; `room`: the
-    workspace of the backward pass.
+    `maps`: TMA descriptions of operands and gradients; `dlse`: gradient by the log-sums, or None for zero; `statistics`
+    and `turns`: those of the workspace.
     """
     dout = maps.dout.base
     batch, heads, q_len, v_dim = dout.shape
@@ -130,8 +137,8 @@ def launch_prepare(maps: GradientMaps, out: Tensor, lse: Tensor, dlse: Tensor | 
         dout,
         lse,
         dlse,
-        room.statistics,
-        room.turns,
+        statistics,
+        turns,
         batch,
         heads,
         q_len,

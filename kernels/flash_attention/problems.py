@@ -12,6 +12,7 @@ from nojit.kernels.attention import problem_results
 from nojit.kernels.attention.outputs import allocate_output
 from nojit.kernels.attention.problem_shapes import PROBLEMS, AttentionShape, drawn, drawn_wide
 from nojit.kernels.flash_attention import launch_sm90_bwd as over_maps
+from nojit.kernels.flash_attention import launch_sm90_bwd_wide as over_wide_maps
 from nojit.kernels.flash_attention.launch import (
     launch_over_maps,
     launch_over_pointers,
@@ -23,6 +24,7 @@ from nojit.kernels.flash_attention.launch_bwd import (
     launch_dq_over_pointers,
 )
 from nojit.kernels.flash_attention.launch_sm90_bwd import GradientMaps, Workspace
+from nojit.kernels.flash_attention.launch_sm90_bwd_wide import Part, WideWorkspace
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, requested, rounding
 from torch import Tensor
 
@@ -33,6 +35,7 @@ __all__ = [
     "AttentionShape",
     "GradientProblem",
     "MappedGradientProblem",
+    "WideGradientProblem",
     "problems",
 ]
 
@@ -50,7 +53,11 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_bwd_sm90_prepare": Roles((), (), ("BLOCK_D", "BLOCK_M")),
     "flash_attention_bwd_sm90": Roles(("STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_M")),
     "flash_attention_bwd_sm90_finish": Roles(("BLOCK_M",), (), ("BLOCK_D",)),
+    "flash_attention_bwd_dkdv_sm90": Roles(("STAGES", "SLOTS", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "DEPTH")),
+    "flash_attention_bwd_dq_sm90": Roles(("STAGES",), (), ("CAUSAL", "BLOCK_D", "DEPTH")),
 }
+# the gradient kernels of heads wider than 128
+_WIDE: Final = ("flash_attention_bwd_dkdv_sm90", "flash_attention_bwd_dq_sm90")
 # the kernels of the forward pass, and the dtype measured for each
 _FORWARD: Final = {
     "flash_attention_fwd": "bf16",
@@ -191,7 +198,7 @@ class MappedGradientProblem(_AttentionCall):
     def _prepare_statistics(self, maps: GradientMaps, room: Workspace) -> Work:
         out, dout = (maps.dout.base.roll(shift, 2) for shift in (1, 0))
         lse = out[..., 0].float()
-        launch, _ = requested(lambda: over_maps.launch_prepare(maps, out, lse, None, room))
+        launch, _ = requested(lambda: over_maps.launch_prepare(maps, out, lse, None, room.statistics, room.turns))
         written = room.statistics[..., : self.problem.q_len]
         exact = torch.stack([lse / math.log(2), (out.float() * dout.float()).sum(-1)])
         part = problem_results.Part(written, exact, rounding(exact, torch.float32))
@@ -206,20 +213,68 @@ class MappedGradientProblem(_AttentionCall):
 
     def _prepare_gradients(self, maps: GradientMaps, room: Workspace) -> Work:
         one = self.problem
-        q, k, v, dout, dk, dv = (each.base for each in maps)
-        sums = problem_results.RowSums.guessed(one, str(q.device))
-        parts = [
-            part
-            for batch, head in ((0, 0), (-1, one.kv_heads - 1))
-            for part in problem_results.gradient_parts((q, k, v, dout), (q, dk, dv), sums, (batch, head), one)
-            if part.gradient > 0
-        ]
-        for statistic, past_the_end, rows in zip(
-            room.statistics, (math.inf, 0.0), (sums.lse / math.log(2), sums.delta), strict=True
-        ):
-            statistic.fill_(past_the_end)[..., : one.q_len] = rows
+        parts = _guessed_gradients(one, maps, room.statistics)
         launch, _ = requested(lambda: over_maps.launch_gradients_over_maps(maps, room, one.head_dim**-0.5, one.mask))
-        return problem_results.work(launch, parts, (q, k, v, dout, dk, dv, room.sums), 5 * one.flops // 2)
+        tensors = [each.base for each in maps]
+        return problem_results.work(
+            launch, [part for part in parts if part.gradient], (*tensors, room.sums), 5 * one.flops // 2
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WideGradientProblem(_AttentionCall):
+    """One call of an sm_90 backward kernel for wide heads."""
+
+    def prepare(self, device: str) -> Work:
+        """Return random operands on `device`, for the first part of the call."""
+        one = self.problem
+        q, k, v, dout = self._operands(device)
+        dq, dk, dv = map(torch.empty_like, (q, k, v))
+        maps = over_maps.describe_gradients(q, k, v, dout, dk, dv)
+        if maps is None:
+            raise ValueError(f"expected rows of a multiple of 16 bytes, got {one}")
+        whole = over_wide_maps.Part(slice(0, one.batch), slice(0, one.kv_heads), slice(0, one.q_len))
+        room = over_wide_maps.allocate_wide(maps, [whole])
+        scale = one.head_dim**-0.5
+        if self.kernel == "flash_attention_bwd_dq_sm90":
+            return self._prepare_queries(maps, room, whole, dq)
+        parts = _guessed_gradients(one, maps, room.statistics)
+        launch, _ = requested(lambda: over_wide_maps.launch_dkdv(maps, room, whole, one.kv_len, 0, scale, one.mask))
+        tensors = [each.base for each in maps]
+        return problem_results.work(
+            launch, [part for part in parts if part.gradient], (*tensors, room.scores), 2 * one.flops
+        )
+
+    def _prepare_queries(self, maps: GradientMaps, room: WideWorkspace, whole: Part, dq: Tensor) -> Work:
+        """Fill the workspace with score gradients, and expect their products with the keys of the first and the last head."""
+        one, (k, scale) = self.problem, (maps.k.base, self.problem.head_dim**-0.5)
+        room.scores.copy_(torch.randn_like(room.scores))
+        launch, _ = requested(lambda: over_wide_maps.launch_dq(maps, room, whole, one.kv_len, dq, scale, one.mask))
+        group = one.heads // one.kv_heads
+        parts = []
+        for batch, head in ((0, 0), (one.batch - 1, one.heads - 1)):
+            scores = room.scores[batch * one.heads + head, :, : one.q_len].float().mT
+            if one.is_causal:
+                scores = scores.tril(one.offset)
+            exact = scores @ k[batch, head // group].float() * scale
+            parts.append(problem_results.Part(dq[batch, head], exact, rounding(exact, dq.dtype)))
+        return problem_results.work(launch, parts, (room.scores, k, dq), one.flops // 2)
+
+
+def _guessed_gradients(one: AttentionShape, maps: GradientMaps, statistics: Tensor) -> list[problem_results.Part]:
+    """Fill `statistics` as the kernel before would, exactly for the first and the last key head; return these heads' gradients."""
+    q, k, v, dout, dk, dv = (each.base for each in maps)
+    sums = problem_results.RowSums.guessed(one, str(q.device))
+    parts = [
+        part
+        for batch, head in ((0, 0), (-1, one.kv_heads - 1))
+        for part in problem_results.gradient_parts((q, k, v, dout), (q, dk, dv), sums, (batch, head), one)
+    ]
+    for statistic, past_the_end, rows in zip(
+        statistics, (math.inf, 0.0), (sums.lse / math.log(2), sums.delta), strict=True
+    ):
+        statistic.fill_(past_the_end)[..., : one.q_len] = rows
+    return parts
 
 
 def problems(use: str) -> tuple[TuningProblem, ...]:
@@ -238,7 +293,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
         *(
             (MappedGradientProblem if "_sm90" in kernel else GradientProblem)(problem, "bf16", kernel)
             for kernel in ROLES
-            if kernel not in _FORWARD
+            if kernel not in {*_FORWARD, *_WIDE}
             for problem in trained
         ),
     )

@@ -8,7 +8,7 @@ from nojit.kernels import library
 from nojit.kernels.block_mask.tables import MaskTables, mask_facts
 from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.flash_attention import launch_sm90_bwd as flash
-from nojit.kernels.flash_attention.launch_sm90_bwd import QUERIES, GradientMaps, Workspace
+from nojit.kernels.flash_attention.launch_sm90_bwd import MAX_WIDTH, QUERIES, GradientMaps, Workspace
 from nojit.kernels.score_mod.modification import Modification, mod_arguments
 from nojit.kernels.score_mod.mods import LISTED, cheapest
 from torch import Tensor
@@ -34,7 +34,7 @@ def maps_of(
     q, k, v = operands
     if not tables.is_orderly or not _is_shared(tables, q, k) or cheapest(mod.function, mod.slots) == LISTED:
         return None
-    return flash.gradient_maps_of(q, k, v, dout, dk, dv)
+    return flash.gradient_maps_of(q, k, v, dout, dk, dv, MAX_WIDTH)
 
 
 def _is_shared(tables: MaskTables, q: Tensor, k: Tensor) -> bool:
@@ -61,7 +61,7 @@ def launch_backward_over_maps(
     take it.
     """
     room = flash.allocate_workspace(maps, deterministic=True)
-    flash.launch_prepare(maps, out, lse, dlse, room)
+    flash.launch_prepare(maps, out, lse, dlse, room.statistics, room.turns)
     launch_gradients_over_maps(maps, room, scale, tables, mod)
     if dq.numel():
         flash.launch_finish(maps, room, lse, dq, scale)

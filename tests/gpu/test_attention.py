@@ -8,7 +8,12 @@ torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from nojit.kernels.flash_attention import FlashAttention, flash_attention, reference  # noqa: E402
+from nojit.kernels.flash_attention import (  # noqa: E402
+    FlashAttention,
+    flash_attention,
+    launch_sm90_bwd_wide,
+    reference,
+)
 from torch import Tensor  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 
@@ -168,3 +173,24 @@ def test_one_head_past_two_to_the_31_elements(words):
     )
     assert_accurate(out, exact, torchs)
     torch.cuda.empty_cache()
+
+
+@pytest.mark.parametrize("words", [{}, {"is_causal": True}], ids=str)
+@pytest.mark.parametrize("dims", [(256, 256), (192, 192), (136, 136), (192, 128)], ids=str)
+def test_gradients_of_wide_heads_repeat_and_are_near_in_parts(dims, words, monkeypatch):
+    shapes = ((2, 8, 1000, dims[0]), (2, 2, 1333, dims[0]), (2, 2, 1333, dims[1]))
+    given = tuple(torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True) for shape in shapes)
+    words = words | {"causal_alignment": "bottom_right"}
+    grad = torch.randn(2, 8, 1000, dims[1], device="cuda", dtype=torch.bfloat16)
+
+    def differentiate() -> tuple[Tensor, ...]:
+        return torch.autograd.grad(flash_attention(*given, **words), given, grad)
+
+    first = differentiate()
+    for _ in range(9):
+        assert all(same_bits(value, other) for value, other in zip(first, differentiate(), strict=True))
+    # one tile of queries at a time, with sums that launches carry
+    monkeypatch.setattr(launch_sm90_bwd_wide, "SCORE_BYTES", 1)
+    for value, other in zip(first, differentiate(), strict=True):
+        # sums in fp32 in another order, rounded once
+        torch.testing.assert_close(value, other, rtol=2**-7, atol=1e-5 * float(value.abs().max()) + 1e-8)

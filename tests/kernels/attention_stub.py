@@ -31,6 +31,9 @@ class Tiles:
     def store(self, value):
         self.value.copy_(value)
 
+    def load(self, _layout):
+        return self.value.clone()
+
 
 class BoxOfFour(Map):
     """A map of boxes of [1, 1, rows, columns]."""

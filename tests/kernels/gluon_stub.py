@@ -300,6 +300,7 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         int32=torch.int32,
         int64=torch.int64,
         float32=torch.float32,
+        float16=torch.float16,
         bfloat16=torch.bfloat16,
         constexpr=lambda value: value,
         program_id=lambda _: program[0],

@@ -24,6 +24,7 @@ from nojit.kernels.flash_attention.problems import (
     AttentionShape,
     GradientProblem,
     MappedGradientProblem,
+    WideGradientProblem,
 )
 from nojit.kernels.flash_attention.reference import flash_attention
 from nojit.kernels.flex.problems import FlexProblem
@@ -233,6 +234,26 @@ def test_attention_gradients_over_maps(dim, part):
                 assert (given[0, 300:] == math.inf).all()
 
     check(MappedGradientProblem(shape, "bf16", f"flash_attention_bwd_sm90{part}"), write)
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_bwd_dkdv_sm90", "flash_attention_bwd_dq_sm90"])
+@pytest.mark.parametrize("v_dim", [128, 192])
+def test_attention_gradients_of_wide_heads(v_dim, kernel):
+    shape = AttentionShape("causal", 2, 4, 4, 200, 200, 192, v_dim, is_causal=True)
+
+    def write(work):
+        if kernel == "flash_attention_bwd_dq_sm90":
+            scores, k, dq, scale, *_ = work.args
+            seen = scores.base[..., :200].double().mT.tril()
+            dq.base.copy_(seen @ k.base.double() * scale)
+            return
+        operands = [each.base.double().requires_grad_() for each in work.args[:3]]
+        out, _ = flash_attention(*operands, is_causal=True)
+        gradients = torch.autograd.grad(out, operands, work.args[3].base.double())
+        for written, right in zip(work.args[5:7], gradients[1:], strict=True):
+            written.base.copy_(right)
+
+    check(WideGradientProblem(shape, "bf16", kernel), write)
 
 
 @pytest.mark.parametrize("kernel", ["flex_attention_fwd", "flex_attention_bwd_dkdv", "flex_attention_bwd_dq"])

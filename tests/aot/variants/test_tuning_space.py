@@ -142,6 +142,8 @@ UNTUNED = {
     "bmm_waves_sm90",
     "conv_unfold",
     "conv_halo_sm90",
+    "flash_attention_bwd_dkdv_sm90",
+    "flash_attention_bwd_dq_sm90",
     "flash_attention_bwd_sm90",
     "flex_attention_bwd_captured",
     "flex_attention_bwd_sm90",
