@@ -121,8 +121,12 @@ def attend(draw: Random, rounds: int) -> Row:
 def attend_backward(draw: Random, rounds: int) -> Row:
     """Measure a deterministic backward pass of attention against those of cuDNN and FlashAttention-2."""
     shape = attention_shape(draw)
-    calls = {name: partial(_first, call) for name, call in attention.backwards(shape).items()}
-    return rated(("backward", shape.name), calls, "FA2", (int(2.5 * shape.flops), 0), rounds)
+    # a backward pass runs on the stream of its forward pass, and the default stream cannot be captured
+    with torch.cuda.stream(torch.cuda.Stream()):
+        calls = {name: partial(_first, call) for name, call in attention.backwards(shape).items()}
+        row = rated(("backward", shape.name), calls, "FA2", (int(2.5 * shape.flops), 0), rounds)
+        torch.cuda.synchronize()
+    return row
 
 
 def _first(call: attention.Call) -> Tensor:

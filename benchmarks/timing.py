@@ -110,7 +110,8 @@ def _repeated(call: Call | None, flushed: Tensor, count: int) -> torch.cuda.CUDA
     flushed.amax()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    own = torch.cuda.current_stream()
+    with torch.cuda.graph(graph, stream=None if own == torch.cuda.default_stream() else own):
         for _ in range(count):
             flushed.amax()
             if call is not None:
