@@ -75,10 +75,11 @@ def test_compiles_whole(operators):
     result = torch.compile(conv2d, fullgraph=True)(*values, padding=1)
     assert same_bits(result.detach(), expected.detach())
     grad = torch.randn_like(expected)
-    for got, right in zip(
-        torch.autograd.grad(result, values, grad), torch.autograd.grad(expected, values, grad), strict=True
-    ):
-        assert same_bits(got, right)
+    *got, bias = torch.autograd.grad(result, values, grad)
+    *right, right_bias = torch.autograd.grad(expected, values, grad)
+    assert all(map(same_bits, got, right))
+    # torch computes the bias gradient, and compiles it to a sum in another order
+    torch.testing.assert_close(bias, right_bias, rtol=2**-6, atol=2**-6 * float(right_bias.abs().max()))
 
 
 @pytest.mark.parametrize("channels", [1, 64])
