@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from dataclasses import replace
+from typing import Final
 
 from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
+from nojit.kernels.conv.launch_unfold import VECTOR, Gathered, unfold, unfolded_form
 from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of, tiles_of
 from nojit.kernels.conv.sweeps import PADDED_DIM
@@ -20,8 +22,6 @@ from torch import Tensor, float32
 
 __all__ = ["is_few", "is_uneven", "launch_few"]
 
-VECTOR: Final = 8
-"""Channels per copy of the kernel: 16 bytes."""
 PADDED: Final = 64
 """The sm_90 kernel pads channels to multiples of this."""
 HALF: Final = 2
@@ -30,24 +30,6 @@ FAR: Final = 2**30
 """Coordinates and offsets within an image must be below this."""
 SHARE: Final = 0.65
 """The least share of its products that the sm_90 kernel, which pads channels to multiples of 64, must not waste to be faster."""
-GAIN: Final = 0.75
-"""Taps of a row are unfolded together if that shortens K to at most this fraction."""
-
-
-class Gathered(NamedTuple):
-    """An input as the kernel reads it: channels in vectors of 8, and the map from positions of the result along the width."""
-
-    vectors: int
-    """Vectors of a position."""
-    width: int
-    """Positions in a row of the image."""
-    strides: tuple[int, int, int]
-    """Distances of images, rows and positions, in vectors."""
-    taps: int
-    """Taps of a row of the weight."""
-    mul: int
-    step: int
-    start: int
 
 
 def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
@@ -57,34 +39,23 @@ def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
     """
     if not _is_served(one, x, out):
         return False
+    if one.is_transposed:
+        one, w = replace(one, is_transposed=False), writer.make(Tensor.transpose, w, 0, 1)
     own = one.sweep
     if one.c_len % VECTOR == 0 and is_described(x):
         outer, _, _, row, pixel = (stride // VECTOR for stride in strides_of(x))
         along = own.source[2], (outer, row, pixel), own.taps[2], own.mul[2], own.step[2], own.start[2]
-        source = Gathered(one.c_len // VECTOR, *along)
+        source = Gathered(one.c_len // VECTOR, *along, 1)
         served = _spans(source, one)
         if served:
             _launch(writer, one, source, x, _weight_of(writer, w), bias, out)
         return served
-    source, together = _unfolded(one)
+    source = unfolded_form(one)
     rows = one.batch * own.source[1] * source.width
     if rows > sweeps.LIMIT or one.n_len * own.taps[1] * source.taps > sweeps.LIMIT or not _spans(source, one):
         return False
-    wide = source.vectors * VECTOR
-    unfolded = new_contiguous(writer, x, (rows, wide))
-    weight = new_contiguous(writer, x, (one.n_len * own.taps[1] * source.taps, wide))
-    outer, channel, _, row, pixel = strides_of(x)
-    w_outer, w_channel, _, w_row, w_pixel = strides_of(w)
-    unfolds = together > 1 or own.taps[2] == 1
-    writer.launch(
-        "conv_unfold",
-        *(x, w, unfolded, weight),
-        *(one.batch, one.c_len, one.n_len, own.source[1], own.source[2], source.width),
-        *(own.taps[1], own.taps[2], together, source.vectors),
-        *((own.mul[2], own.step[2], own.start[2]) if unfolds else (1, 1, 0)),
-        *(outer, channel, row, pixel),
-        *(w_outer, w_channel, w_row, w_pixel),
-    )
+    weight = new_contiguous(writer, x, (one.n_len * own.taps[1] * source.taps, source.vectors * VECTOR))
+    unfolded = unfold(writer, one, source, x, (w, weight))
     _launch(writer, one, source, unfolded, weight, bias, out)
     return True
 
@@ -104,7 +75,7 @@ def is_uneven(x: Tensor) -> bool:
 def _is_served(one: Sum, x: Tensor, out: Tensor) -> bool:
     """Return whether a sum is one of images of 16 bits, in one group, whose numbers the kernel can hold."""
     own = one.sweep
-    if one.groups > 1 or one.is_transposed or x.element_size() != HALF or x.dim() != PADDED_DIM + 2:
+    if one.groups > 1 or x.element_size() != HALF or x.dim() != PADDED_DIM + 2:
         return False
     if not one.positions or not one.depth or one.positions > sweeps.LIMIT or out.stride(1) != 1:
         return False
@@ -113,21 +84,6 @@ def _is_served(one: Sum, x: Tensor, out: Tensor) -> bool:
     )
     far = (size * mul for size, mul in zip(own.out, own.mul, strict=True))
     return max(*own.source, *far, *reach) < FAR
-
-
-def _unfolded(one: Sum) -> tuple[Gathered, int]:
-    """Return the input after `conv_unfold`, and how many taps of a row it unfolds together: all of them or one."""
-    own = one.sweep
-    taps = own.taps[2]
-    each, all_taps = -(-one.c_len // VECTOR), -(-one.c_len * taps // VECTOR)
-    if taps == 1 or all_taps <= GAIN * taps * each:
-        width = own.out[2]
-        return Gathered(
-            all_taps, width, (own.source[1] * width * all_taps, width * all_taps, all_taps), 1, 1, 1, 0
-        ), taps
-    width = own.source[2]
-    strides = (own.source[1] * width * each, width * each, each)
-    return Gathered(each, width, strides, taps, own.mul[2], own.step[2], own.start[2]), 1
 
 
 def _spans(source: Gathered, one: Sum) -> bool:

@@ -446,6 +446,13 @@ def test_few_channels(case, dtype, launched):
     assert ("conv_unfold" in launched) == (shape[1] % 8 != 0)
 
 
+@pytest.mark.parametrize("case", FEW.values(), ids=FEW.keys())
+def test_gradients_of_few_channels(case, launched):
+    shape, channels, taps, words = case
+    check(conv2d, few(shape, channels, taps, torch.bfloat16, "channels"), **words)
+    assert "conv" not in launched
+
+
 @pytest.mark.parametrize("shape", [(1, 16, 6, 7), (1, 3, 6, 7)])
 def test_parts_of_few_channels(shape, launched, monkeypatch):
     monkeypatch.setattr(launch_few, "parts_of", lambda *_: 3)

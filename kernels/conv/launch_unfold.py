@@ -1,0 +1,85 @@
+"""Launches of the kernel that unfolds images: a copy whose rows of channels are multiples of 16 bytes, also of several taps."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
+from nojit.kernels.conv.launch_pointers import Sum
+from nojit.kernels.conv.layouts import strides_of
+from torch import Tensor
+
+__all__ = ["VECTOR", "Gathered", "unfold", "unfolded_form"]
+
+VECTOR: Final = 8
+"""Channels per copy of the kernels: 16 bytes."""
+GAIN: Final = 0.75
+"""Taps of a row are unfolded together if that shortens K to at most this fraction."""
+
+
+class Gathered(NamedTuple):
+    """An input as kernels read it: channels in vectors of 8, and the map from positions of the result along the width."""
+
+    vectors: int
+    """Vectors of a position."""
+    width: int
+    """Positions in a row of the image."""
+    strides: tuple[int, int, int]
+    """Distances of images, rows and positions, in vectors."""
+    taps: int
+    """Taps of a row of the weight."""
+    mul: int
+    step: int
+    start: int
+    together: int
+    """Taps of a row that one position holds: all of them or one."""
+
+
+def unfolded_form(one: Sum, padded: int = VECTOR) -> Gathered:
+    """Return the input as `unfold` stores it.
+
+    Args:
+        one: the sum.
+        padded: the multiple to which the kernel that reads it pads the channels of a position.
+    """
+    own = one.sweep
+    taps = own.taps[2]
+    each, all_taps = (-(-count // VECTOR) for count in (one.c_len, one.c_len * taps))
+    alone, joined = (-(-vectors * VECTOR // padded) for vectors in (each, all_taps))
+    if taps == 1 or joined <= GAIN * taps * alone:
+        width = own.out[2]
+        strides = (own.source[1] * width * all_taps, width * all_taps, all_taps)
+        return Gathered(all_taps, width, strides, 1, 1, 1, 0, taps)
+    width = own.source[2]
+    strides = (own.source[1] * width * each, width * each, each)
+    return Gathered(each, width, strides, taps, own.mul[2], own.step[2], own.start[2], 1)
+
+
+def unfold(
+    writer: RecipeWriter, one: Sum, source: Gathered, x: Tensor, weights: tuple[Tensor, Tensor] | None = None
+) -> Tensor:
+    """Launch the kernel that copies an image x [N, C, H, W] to [N, H, positions, 8 * vectors], padded with zeros.
+
+    Args:
+        writer: allocates and launches, and records both for replays.
+        one: the sum.
+        source: the result of `unfolded_form`.
+        x: the input, of any strides.
+        weights: the weight, and a tensor for it in the same order of channels; None for no weight.
+    """
+    own = one.sweep
+    unfolded = new_contiguous(writer, x, (one.batch, own.source[1], source.width, source.vectors * VECTOR))
+    w, copy = weights or (x, unfolded)
+    joins = source.taps == 1
+    outer, channel, _, row, pixel = strides_of(x)
+    w_outer, w_channel, _, w_row, w_pixel = strides_of(w)
+    writer.launch(
+        "conv_unfold",
+        *(x, w, unfolded, copy),
+        *(one.batch, one.c_len, one.n_len if weights else 0, own.source[1], own.source[2], source.width),
+        *(own.taps[1], own.taps[2], source.together, source.vectors),
+        *((own.mul[2], own.step[2], own.start[2]) if joins else (1, 1, 0)),
+        *(outer, channel, row, pixel),
+        *(w_outer, w_channel, w_row, w_pixel),
+    )
+    return unfolded
