@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -18,13 +19,17 @@ from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, takes_maps
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge
+from nojit.kernels.conv.launch_unfold import VECTOR, Gathered, unfold, unfolded_form
 from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of
+from nojit.kernels.conv.sweeps import PADDED_DIM
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
 __all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad", "strips_of"]
 
+HALF: Final = 2
+"""Bytes of an element."""
 PANEL_BYTES: Final = 128
 """Width of a TMA store, in bytes."""
 ROWS: Final = 64
@@ -35,7 +40,9 @@ REACH: Final = 256
 STEP: Final = 8
 """The largest element stride of a TMA descriptor."""
 USED: Final = 0.6
-"""The least fraction of copied channels that must exist for the sm_90 kernels; below it, the pointer kernel wastes less."""
+"""The least fraction of copied channels that must exist for sums by the sm_90 kernels; below it, other kernels waste less."""
+FULLER: Final = 2.0
+"""The input of a weight gradient is unfolded if that raises the fraction of copied channels that exist by this factor."""
 SHARED_TAPS: Final = 3
 """The height of weights for which the halo kernel, which copies input rows once for several taps, is built."""
 STRIP: Final = 2
@@ -91,18 +98,27 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
     )
 
 
-def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor) -> bool:
+def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor, used: float = 0.0) -> bool:
     """Return whether the sm_90 kernels can run a sum on these tensors and are faster for it than the pointer kernel.
 
-    `one`: the sum; `maps_run`: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
+    Args:
+        one: the sum.
+        maps_run: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
+        tensors: what TMA descriptors must hold.
+        used: the least fraction of copied channels that must exist.
     """
     if not ((maps_run or takes_maps)(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
         return False
     if one.groups > 1 and (one.c_len % ROWS or one.n_len % ROWS):
         return False
-    if any(channels < USED * ROWS * -(-channels // ROWS) for channels in (one.c_len, one.n_len)):
+    if any(filled(channels) < used for channels in (one.c_len, one.n_len)):
         return False
     return all(map(is_described, tensors))
+
+
+def filled(channels: int) -> float:
+    """Return which fraction of the channels that the sm_90 kernels copy exist; they copy multiples of 64."""
+    return channels / (ROWS * -(-channels // ROWS))
 
 
 def _describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[int, ...] | None = None) -> Described:
@@ -208,7 +224,7 @@ def launch_mapped(
     kernels run on a device, or None for `takes_maps`.
     """
     unit = MAP_BYTES // x.element_size()
-    if not _is_served(one, maps_run, x, out) or w.shape[1] % unit:
+    if not _is_served(one, maps_run, x, out, used=USED) or w.shape[1] % unit:
         return False
     positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), processors(x)
     boxes = boxes_of(positions, apart)
@@ -266,9 +282,59 @@ def launch_mapped_weight_grad(
 ) -> bool:
     """Launch the gradient of `one` by its weight with the sm_90 kernel if it can run; return whether it did.
 
+    An image with few channels is unfolded first.
+
     `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
     kernels run on a device, or None for `takes_maps`.
     """
+    folded = _unfolded_for_weights(one, x)
+    if folded is None:
+        return _launch_weight_grad(writer, one, grad, x, out, maps_run)
+    source, its = folded
+    rows = one.batch * one.sweep.source[1] * source.width
+    if rows > sweeps.LIMIT or not _is_served(its, maps_run, grad):
+        return False
+    shape = (one.n_len, its.sweep.taps[1], its.sweep.taps[2], its.c_len)
+    unfolded = writer.make(torch.movedim, unfold(writer, one, source, x), -1, 1)
+    sums = new_contiguous(writer, x, shape)
+    if not _launch_weight_grad(writer, its, grad, unfolded, writer.make(torch.movedim, sums, -1, 1), maps_run):
+        return False
+    writer.make(_fold, out, sums)
+    return True
+
+
+def _unfolded_for_weights(one: Sum, x: Tensor) -> tuple[Gathered, Sum] | None:
+    """Return the form of an image that is to be unfolded for the weight gradient of `one`, and the sum over it; or None."""
+    own = one.sweep
+    if one.groups > 1 or x.element_size() != HALF or x.dim() != PADDED_DIM + 2 or not one.positions or not one.depth:
+        return None
+    source = unfolded_form(one, ROWS)
+    channels = source.vectors * VECTOR
+    if is_described(x) and filled(channels) < FULLER * filled(one.c_len):
+        return None
+    sweep = replace(
+        own,
+        source=(1, own.source[1], source.width),
+        taps=(1, own.taps[1], source.taps),
+        mul=(1, own.mul[1], source.mul),
+        step=(1, own.step[1], source.step),
+        start=(0, own.start[1], source.start),
+    )
+    return source, replace(one, c_len=channels, sweep=sweep)
+
+
+def _fold(out: Tensor, sums: Tensor) -> Tensor:
+    """Write the weight gradient of an unfolded input, [O, rows, positions, taps and channels], to `out` [O, C, rows, columns]."""
+    results, channels, rows, columns = out.shape
+    together = columns // sums.shape[2]
+    taps = sums[..., : together * channels].reshape(results, rows, columns, channels)
+    return out.copy_(taps.movedim(-1, 1))
+
+
+def _launch_weight_grad(
+    writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | None
+) -> bool:
+    """Launch the gradient of `one` by its weight over `x` as it is, if the sm_90 kernel can run; return whether it did."""
     taps = math.prod(one.sweep.taps)
     row_stride, channel, *inner = strides_of(out)
     # a row of the result has the taps in order, each with all its channels

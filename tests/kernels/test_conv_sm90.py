@@ -47,8 +47,8 @@ def provide(name: str):
 
     def launch(*args: Any, **named: Any) -> None:
         asked.append(name)
-        if name == "bmm_merge":
-            merge(*args)
+        if name in STAND_INS:
+            STAND_INS[name](*args)
             return
         paths = (*SHARED, "conv/kernel_sm90_boxes.py", f"conv/{FILES[name]}")
         kernel = load(f"{name}_kernel", *(KERNELS / path for path in paths))
@@ -78,6 +78,22 @@ def merge(partial: Tensor, out: Tensor, bias: Tensor, *numbers: Any) -> None:
     if beta:
         total = total + bias.float()
     out.as_strided((batch, rows, cols), numbers[11:]).copy_(total)
+
+
+def unfold(x: Tensor, _w: Tensor, out: Tensor, _copy: Tensor, *numbers: int) -> None:
+    """Write each position's taps one after another; the weight must not be asked for."""
+    batch, channels, results, x_h, x_w, width, _, _, together, vectors, mul, step, start, *strides = numbers
+    assert results == 0
+    image = x.as_strided((batch, channels, x_h, x_w), strides[:4])
+    made = out.view(batch, x_h, width, 8 * vectors).zero_()
+    for at in range(width):
+        for tap in range(together):
+            column = at * mul + tap * step + start
+            if 0 <= column < x_w:
+                made[:, :, at, tap * channels : (tap + 1) * channels] = image[..., column].movedim(1, -1)
+
+
+STAND_INS = {"bmm_merge": merge, "conv_unfold": unfold}
 
 
 @pytest.fixture(autouse=True)
@@ -294,6 +310,46 @@ def test_what_would_mostly_multiply_padding_goes_over_vectors(shape, channels, g
         value, weight = torch.ones(shape).bfloat16(), torch.ones(channels, shape[1] // groups, *[3] * (len(shape) - 2))
         convolve(value.contiguous(memory_format=last), weight.bfloat16().contiguous(memory_format=last), groups=groups)
     assert names[0] == kernel
+
+
+FEW = {
+    "eights": ((2, 8, 9, 10), 64, (3, 3), {"padding": 1}),
+    "few results": ((2, 72, 9, 6), 16, (3, 3), {"padding": 1}),
+    "few of both": ((2, 24, 9, 10), 8, (5, 5), {"padding": 2}),
+    "stride": ((2, 16, 9, 10), 64, (3, 3), {"padding": 1, "stride": 2}),
+    "far": ((1, 16, 12, 13), 40, (3, 2), {"padding": (2, 1), "stride": (3, 2), "dilation": (2, 3)}),
+    "stem": ((2, 3, 15, 14), 16, (7, 7), {"padding": 3, "stride": 2}),
+    "padded channels": ((1, 37, 8, 9), 64, (2, 3), {"padding": 1}),
+    "points": ((2, 3, 6, 7), 8, (1, 1), {}),
+    "points apart": ((2, 24, 7, 7), 64, (1, 1), {"stride": 2}),
+    "a volume": ((1, 8, 4, 6, 5), 64, (3, 3, 3), {"padding": 1}),
+}
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("case", FEW.values(), ids=FEW.keys())
+def test_weight_gradients_of_few_channels(case, parts, monkeypatch):
+    shape, channels, taps, words = case
+    whole(monkeypatch, parts)
+    x, w, _ = operands(shape, channels, taps)
+    torchs = functional.conv2d if len(taps) == 2 else functional.conv3d
+    wide, own = ([value.to(kind, copy=True).requires_grad_() for value in (x, w)] for kind in (torch.float64, x.dtype))
+    exact, right = torchs(*wide, **words), torchs(*own, **words)
+    grad = torch.randn(exact.shape).bfloat16().contiguous(memory_format=by_channels(len(shape)))
+    window = [torchs_numbers(words, name, len(taps)) for name in ("stride", "padding", "padding", "dilation")]
+    got = torch.ops.nojit.conv_weight_grad(grad, x, list(w.shape), *window, 1, "ieee")
+    assert got.shape == w.shape
+    assert asked[-1 if parts == 1 else -2] == "conv_weight_grad_sm90"
+    (best,), (theirs,) = (
+        torch.autograd.grad(out, values[1], grad.to(out.dtype)) for out, values in ((exact, wide), (right, own))
+    )
+    assert_accurate(got, best, theirs, 3.0)
+
+
+def torchs_numbers(words: dict[str, Any], name: str, dims: int) -> list[int]:
+    """Return one of a convolution's options in each dimension."""
+    given = words.get(name, 0 if name == "padding" else 1)
+    return [given] * dims if isinstance(given, int) else list(given)
 
 
 @pytest.mark.parametrize("positions", [(1, 1, 56, 56), (32, 1, 7, 7), (4, 1, 28, 28), (16, 1, 14, 14), (2, 9, 6, 8)])
