@@ -147,7 +147,7 @@ def _promote_steps(
             by_columns = 1.0
             if SCALES == "rows":
                 by_columns = _column_scales(vectors, col + part * WIDTH, step, sums[part])
-            if BLOCKS and part == 0:
+            if BLOCKS and part == PARTS - 1:
                 # not their products, which would wait for the loads at once
                 coming = _block_scales(vectors, row, col, gl.minimum(step + 1, last - 1), sums, SCALES)
             product = warpgroup_mma_wait(0, deps=(product,))
