@@ -92,15 +92,17 @@ TILES: Final = (
     Tile(64, 256, 2722, 1713, 190, 262, 3, 130, 167, 0.36, 9, 1420, 226, 0.00258),
     Tile(128, 64, 3276, 693, 110, 151, 102, 34, 140, 0.44, 0, 1379, 368, 0.00185),
     Tile(128, 128, 3564, 1196, 182, 180, 90, 78, 166, 0.35, 0, 911, 332, 0.00226),
+    Tile(128, 192, 4524, 1710, 266, 236, 22, 59, 114, 0.30, 0, 879, 25, 0.00245),
     Tile(128, 256, 4260, 2257, 412, 212, 2, 132, 174, 0.26, 0, 254, 461, 0.00209),
     Tile(192, 128, 3843, 1928, 256, 258, 59, 62, 163, 0.20, 0, 2048, 156, 0.00196),
+    Tile(192, 192, 4732, 2574, 425, 259, 31, 45, 104, 0.25, 0, 3107, 27, 0.00147),
 )
 """The tiles of `bmm_tiles_sm90`."""
 SHARED: Final = Tile(ROWS, COLS, 49, 2174, 692, 0, 5, 96, 192, 0.06, 0, 0, 106, 0.0)
 """The tile of `bmm_waves_sm90`; `part` is the time of a tile's sums."""
 MEASURED: Final = frozenset((shape.batch, shape.m, shape.n, shape.k) for shape in TUNED)
 """Products that the tuned table of `bmm_sm90` has measured."""
-PLAIN: Final = frozenset(Schedule(tile.rows, tile.cols) for tile in TILES if tile.rows <= 128)
+PLAIN: Final = frozenset(Schedule(tile.rows, tile.cols) for tile in TILES if 192 not in {tile.rows, tile.cols})
 """Schedules with each tile of that table."""
 FINISHED: Final = {(64, 64), (128, 128)}
 """Tiles whose kernels apply an epilogue."""

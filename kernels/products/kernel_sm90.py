@@ -21,6 +21,7 @@ from nojit.kernels.products.kernel_sm90_tiles import (
     halves_of,
     reinterpret,
 )
+from nojit.kernels.products.kernel_sm90_two_widths import widest
 from nojit.kernels.products.kernel_tiles import activate, place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -54,7 +55,9 @@ def operands_of(a_map, b_map, TILE: gl.constexpr, TRANS: gl.constexpr):
     """Allocate shared memory for `STAGES` steps of both operands; the rows of each consumer have buffers of their own."""
     DEEP: gl.constexpr = a_map.block_type.shape[3]
     a_memory = allocate(a_map, TILE[3] * (TILE[0] // OWNED), OWNED, DEEP, DEEP)
-    b_memory = allocate(b_map, TILE[3], TILE[1] if TRANS[1] else DEEP, DEEP if TRANS[1] else TILE[1], DEEP)
+    # shared memory has a power of two of columns
+    COLS: gl.constexpr = widest(2 * TILE[1] - 1)
+    b_memory = allocate(b_map, TILE[3], COLS if TRANS[1] else DEEP, DEEP if TRANS[1] else COLS, DEEP)
     return a_memory, b_memory
 
 

@@ -319,6 +319,7 @@ def _tile_cases() -> Iterator[Case]:
     # an epilogue, and more tiles than programs
     yield Case(torch.bfloat16, (1, 200, 264, 1032), schedule=Schedule(192, 128, 2), activation="gelu", added=True)
     yield Case(torch.bfloat16, (5, 1000, 2056, 264), schedule=Schedule(192, 128))
+    yield Case(torch.bfloat16, (5, 1000, 2056, 264), schedule=Schedule(192, 192))
 
 
 def gemm_calls() -> Iterator[Call]:

@@ -15,7 +15,13 @@ from torch import Tensor
 from tests.kernels.gluon_stub import Map, Pointer, load
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
-SHARED = ("kernel_functions.py", "products/kernel_sm90_tiles.py", "products/kernel_tiles.py", "products/kernel_sm90.py")
+SHARED = (
+    "kernel_functions.py",
+    "products/kernel_sm90_tiles.py",
+    "products/kernel_sm90_two_widths.py",
+    "products/kernel_tiles.py",
+    "products/kernel_sm90.py",
+)
 SCALES = "products/kernel_sm90_scales.py"
 GROUPS = (SCALES, "products/kernel_groups.py", "products/kernel_sm90_groups.py")
 OWN = {

@@ -41,7 +41,9 @@ def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize(
-    "schedule", [Schedule(128, 128, 3), Schedule(128, 256, 2), Schedule(192, 128, 2), Schedule(64, 128, 3)], ids=str
+    "schedule",
+    [Schedule(128, 128, 3), Schedule(128, 256, 2), Schedule(192, 128, 2), Schedule(64, 128, 3), Schedule(128, 192, 3)],
+    ids=str,
 )
 @pytest.mark.parametrize(("trans_a", "trans_b"), list(product([False, True], repeat=2)))
 def test_products_in_parts(trans_a, trans_b, schedule):

@@ -1,0 +1,50 @@
+"""Device functions of sm_90 products whose tiles have a number of columns that is no power of two.
+
+A tensor has a power of two of columns. So each consumer keeps two tensors of sums, one for the widest power of two and one
+for the rest, and a step is two products. Shared memory would delay products that both read the left operand from it, so
+that is loaded to registers once.
+"""
+
+from nojit.kernels.products.kernel_sm90_tiles import OWNED
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
+
+
+@gluon.constexpr_function
+def widest(cols):
+    """Return the greatest power of two that is at most `cols`."""
+    return 1 << (cols.bit_length() - 1)
+
+
+@gluon.jit
+def multiply_two_widths(OWN: gl.constexpr, memory, barriers, used, count, TILE: gl.constexpr, TRANS: gl.constexpr):
+    """Return the sums of `count` steps for the rows of consumer `OWN`: for the first columns, and for the rest.
+
+    `used` steps came before. No product still runs, and all stages are free.
+    """
+    full, empty = barriers
+    WIDE: gl.constexpr = widest(TILE[1])
+    REST: gl.constexpr = TILE[1] - WIDE
+    wide_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDE, 16])
+    rest_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
+    wide = gl.zeros([OWNED, WIDE], gl.float32, wide_layout)
+    rest = gl.zeros([OWNED, REST], gl.float32, rest_layout)
+    for step in range(count):
+        number = used + step
+        stage = number % TILE[3]
+        a = memory[0].index(stage * (TILE[0] // OWNED) + OWN)
+        if TRANS[0]:
+            a = a.permute((1, 0))
+        b = memory[1].index(stage)
+        if TRANS[1]:
+            b = b.permute((1, 0))
+        mbarrier.wait(full.index(stage), number // TILE[3] & 1)
+        left = a.load(gl.DotOperandLayout(0, wide_layout, 2))
+        # the same registers: the layout of an operand names that of the result
+        same = gl.convert_layout(left, gl.DotOperandLayout(0, rest_layout, 2))
+        wide = warpgroup_mma(left, b.slice(0, WIDE, 1), wide, is_async=True)
+        rest = warpgroup_mma(same, b.slice(WIDE, REST, 1), rest, is_async=True)
+        wide, rest, left, same = warpgroup_mma_wait(0, deps=(wide, rest, left, same))
+        mbarrier.arrive(empty.index(stage))
+    return wide, rest
