@@ -209,10 +209,14 @@ def gradient_cases() -> Iterator[Case]:
         # results and channels the other way round: it is the gradient of the input that these are for
         for batch, channels, results, *positions in (*_MIXED, (8, 64, 128, 60, 52)):
             yield Case(dtype, (batch, results, channels, *positions), tf32=tf32, maps=False)
+            # images of 16 bits would run on vectors of channels, volumes do not
+            yield Case(dtype, (batch, results, channels, 3, *positions), tf32=tf32, maps=False)
         yield Case(dtype, RAGGED, tf32=tf32, offset=1)
+        yield Case(dtype, (*RAGGED[:3], 3, *RAGGED[3:]), tf32=tf32, offset=1)
         for parts in (1, 3):
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts)
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts, maps=False)
+            yield Case(dtype, (4, 128, 192, 3, 28, 28), tf32=tf32, parts=parts, maps=False)
     yield from _weight_cases()
     # wide tiles of the gradient of the input
     for dtype, sizes in itertools.product(_HALVES, ((8, 320, 64, 60, 52), (8, 128, 64, 64, 64))):
