@@ -30,6 +30,8 @@ FAR: Final = 2**30
 """Coordinates and offsets within an image must be below this."""
 SHARE: Final = 0.65
 """The least share of its products that the sm_90 kernel, which pads channels to multiples of 64, must not waste to be faster."""
+SHARE_OF_PART: Final = 0.1
+"""The same for a part of a strided convolution's input gradient, whose part of the weight is copied for the kernel for few channels."""
 
 
 def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
@@ -60,10 +62,13 @@ def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
     return True
 
 
-def is_few(channels: int, results: int) -> bool:
-    """Return whether the kernel for few channels is faster than the sm_90 kernel, given the channels of input and result."""
+def is_few(channels: int, results: int, *, in_parts: bool = False) -> bool:
+    """Return whether the kernel for few channels is faster than the sm_90 kernel, given the channels of input and result.
+
+    `in_parts`: whether the result is one of the parts of an input gradient.
+    """
     copied, written = (PADDED * -(-count // PADDED) for count in (channels, results))
-    return channels * results < SHARE * copied * written
+    return channels * results < (SHARE_OF_PART if in_parts else SHARE) * copied * written
 
 
 def is_uneven(x: Tensor) -> bool:

@@ -217,14 +217,16 @@ def launch_mapped(
     maps_run: MapsRun | None = None,
     *,
     sharing: bool = True,
+    in_parts: bool = False,
 ) -> bool:
     """Launch a sum with an sm_90 kernel if one can run it; return whether it did. `sharing` allows the halo kernel.
 
     `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
-    kernels run on a device, or None for `takes_maps`.
+    kernels run on a device, or None for `takes_maps`; `in_parts`: whether `out` is one of the parts of an input gradient,
+    for which other kernels are slower even if most channels are padding.
     """
     unit = MAP_BYTES // x.element_size()
-    if not _is_served(one, maps_run, x, out, used=USED) or w.shape[1] % unit:
+    if not _is_served(one, maps_run, x, out, used=0.0 if in_parts else USED) or w.shape[1] % unit:
         return False
     positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), processors(x)
     boxes = boxes_of(positions, apart)
