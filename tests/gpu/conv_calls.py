@@ -174,6 +174,7 @@ def cases() -> Iterator[Case]:
             # images of 16 bits would run on vectors of channels, volumes do not
             yield Case(dtype, (*sizes[:3], 3, *sizes[3:]), tf32=tf32, maps=False)
             yield Case(dtype, sizes, tf32=tf32, offset=1)
+            yield Case(dtype, (*sizes[:3], 3, *sizes[3:]), tf32=tf32, offset=1)
         yield from (Case(dtype, sizes, tf32=tf32, channels=False) for sizes in (*_MIXED, *_PLANAR))
         for offset in (1, 3):
             yield Case(dtype, NARROW, tf32=tf32, offset=offset)

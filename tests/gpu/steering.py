@@ -46,10 +46,13 @@ def assert_all_launched(steered: Steered, *beginnings: str, reaches: Callable[[A
     tallies = {name: tally for name, tally in steered.tallies.items() if name.startswith(beginnings or ("",))}
     if not tallies:
         pytest.skip("runs after the tests that launch")
-    for name, tally in tallies.items():
-        missed = [row for row in range(tally.variants) if row not in tally.rows and reaches(tally.table, row)]
-        labels = "; ".join(tally.table.label(row) for row in missed)
-        assert not missed, f"{name}: no call of the tests runs {labels}"
+    missed = [
+        f"{name}: {tally.table.label(row)}"
+        for name, tally in tallies.items()
+        for row in range(tally.variants)
+        if row not in tally.rows and reaches(tally.table, row)
+    ]
+    assert not missed, "no call of the tests runs\n" + "\n".join(missed)
 
 
 def _join_shares(steered: Steered) -> None:
