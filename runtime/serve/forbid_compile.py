@@ -35,9 +35,11 @@ class Guards:
 
     def install(self) -> None:
         """Refuse every compilation of the imported Triton."""
-        for name, function in _compilers():
+        found = list(_compilers())
+        for name, function in found:
             if function.__code__.co_freevars:
                 raise RuntimeError(f"expected {name} to be a function without captured names")
+        for name, function in found:
             self._replaced.append((function, function.__code__))
             function.__code__ = _refusal(name)
 

@@ -36,7 +36,7 @@ class Patches:
         self._replaced: list[tuple[Any, str, Any]] = []
         self._guards = Guards()
         self._tuners: list[weakref.ref[Any]] = []
-        self._drivers: tuple[Any, Any] = (None, None)
+        self._drivers: tuple[Any, Any] | None = None
         self.host: TritonHost
 
     def install(self) -> None:
@@ -126,7 +126,8 @@ class Patches:
             if tuner is not None:
                 tuner.cache = vars(tuner).pop(_TIMED)
         self._tuners.clear()
-        driver._active, driver._default = self._drivers  # noqa: SLF001 - as they were
+        if self._drivers is not None:
+            driver._active, driver._default = self._drivers  # noqa: SLF001 - as they were
 
 
 class _NotRecorded(Exception):  # noqa: N818 - no error: the autotuner times

@@ -380,6 +380,21 @@ def test_the_end_gives_triton_back(served: Serve, tensors: Tensors) -> None:
     assert state() == before
 
 
+def test_a_start_that_fails_leaves_triton_as_it_was(served: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, code = object(), triton.compile.__code__
+    monkeypatch.setattr(triton.runtime.driver, "_active", driver)
+    captured = [1]
+    # the last of the functions that are to refuse
+    monkeypatch.setattr(build, "_build", lambda: captured)
+    with pytest.raises(
+        RuntimeError, match=r"expected triton\.runtime\.build\._build to be a function without captured"
+    ):
+        served()
+    assert triton.runtime.driver._active is driver
+    assert triton.compile.__code__ is code
+    assert "nojit" not in vars(jit.JITFunction)["run"].__module__
+
+
 def test_a_second_call_replaces_the_first(recorded: Recorded, served: Serve, tensors: Tensors) -> None:
     first = served()
     kernels.add[(4,)](*tensors, 4096)
