@@ -211,7 +211,7 @@ def new_memo(
 
     Args:
         operands: the number of operands; each may be None.
-        limit: the number of recipes to keep, a power of two; the least recently used ones are dropped.
+        limit: the number of recipes to keep, a power of two; a new one may replace one that was not used of late.
         in_place: None if no operand is an output. Otherwise the last operand is the output (or None), and these are the
             indices of the operands that may be the same tensor as the output. The memo does not replay a call whose
             output may overlap another operand.

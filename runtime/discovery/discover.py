@@ -135,7 +135,7 @@ def operators_ask(kernel: str, called: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_the_librarys(kernel: str) -> bool:
-    from importlib import import_module  # noqa: PLC0415 - as said
+    from importlib import import_module  # noqa: PLC0415 - only this needs it
 
     try:
         # no import statement: the runtime must not depend on the kernels, and works without them

@@ -394,7 +394,7 @@ typedef struct nj_options {
 
     /* Judges a bundle before the library parses it. Returns 0 to allow it; else the open fails with NJ_ERROR_TRUST. Afterwards compare
      * the name and version of nj_bundle_about with those of the statement.
-     * Default: allow, unless NOJIT_TRUST is "signed". */
+     * Default: allow, unless NOJIT_TRUST is "signed". With other values than any and signed, no bundle opens. */
     int (*verify)(void *user, const nj_claim *claim);
 
     /* Decompresses one zstd frame into `raw`. Returns 0 if it wrote exactly `raw_bytes`; else reading fails with NJ_ERROR_INTEGRITY.
@@ -654,7 +654,7 @@ typedef struct nj_reason {
     size_t config;        /* of the variant: its number in nj_kernel_config */
     const char *name;     /* of the param, constexpr or option that decides; NULL if none does */
     const char *expected; /* what the variant was compiled for; may be empty */
-    const char *got;      /* what the call passes; may be empty */
+    const char *got;      /* what the call passes, or for a hint that it is another value; may be empty */
 } nj_reason;
 
 /* Returns 0 to go on with the next variant, anything else to end the explanation, which still succeeds. */
