@@ -40,8 +40,13 @@ class BuildBoth(build_ext):
 
     def run(self) -> None:
         """Build both; an editable installation keeps those of the checkout that are newer than their sources."""
-        if not (self.inplace and self._are_current()):
-            super().run()
+        if self.inplace and self._are_current():
+            return
+        super().run()
+        if self.inplace and _has_flags():
+            # the next build without them compiles again
+            for path in self._built():
+                os.utime(path, (0, 0))
 
     def build_extensions(self) -> None:
         """Build the library, then the extension linked to it."""
@@ -87,12 +92,9 @@ class BuildBoth(build_ext):
         return [*super().get_outputs(), *(str(self._library().with_name(name)) for name in (LIBRARY, LINKED))]
 
     def _are_current(self) -> bool:
-        if self.force or any(os.environ.get(name) for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS")):
+        if self.force or _has_flags():
             return False
-        built = [
-            Path(self.get_ext_fullpath("nojit.runtime._core")),
-            *(ROOT / "runtime" / name for name in (LIBRARY, LINKED)),
-        ]
+        built = self._built()
         # the time of a folder tells of files that were removed
         read = [
             ROOT / "setup.py",
@@ -100,8 +102,19 @@ class BuildBoth(build_ext):
         ]
         return all(path.exists() for path in built) and max(map(_time, read)) < min(map(_time, built))
 
+    def _built(self) -> list[Path]:
+        """List what an editable installation puts into the checkout."""
+        return [
+            Path(self.get_ext_fullpath("nojit.runtime._core")),
+            *(ROOT / "runtime" / name for name in (LIBRARY, LINKED)),
+        ]
+
     def _library(self) -> Path:
         return Path(self.build_lib) / "nojit" / "runtime" / LIBRARY
+
+
+def _has_flags() -> bool:
+    return any(os.environ.get(name) for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS"))
 
 
 def _time(path: Path) -> float:
