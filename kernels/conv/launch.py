@@ -64,7 +64,7 @@ def _allocate(
     `writer`: allocates and launches, and records both for replays.
     """
     strides = torch.empty(shape, device="meta", memory_format=formatted(channels, len(shape))).stride()
-    # use torch's own function, since a replayed call runs no Python code of nojit
+    # use torch's own function, so that a replayed call runs no Python code of nojit here
     return writer.make(Tensor.new_empty_strided, like, shape[single:], strides[single:])
 
 
@@ -130,9 +130,9 @@ def _sum(
     # rows of a matrix that are no multiples of 16 bytes apart are slower than a copy that is padded
     if not is_uneven(x) and launch_product(*operands):
         return
-    if is_few(one.c_len, one.n_len, in_parts=in_parts) and launch_few(*operands):
+    if is_few(one.c_len, one.n_len, in_parts=in_parts) and launch_few(*operands, in_parts=in_parts):
         return
-    if launch_mapped(*operands, in_parts=in_parts) or launch_few(*operands):
+    if launch_mapped(*operands, in_parts=in_parts) or launch_few(*operands, in_parts=in_parts):
         return
     launch(writer, one, x, w, bias, out)
 

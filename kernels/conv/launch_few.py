@@ -34,10 +34,20 @@ SHARE_OF_PART: Final = 0.1
 """The same for a part of a strided convolution's input gradient, whose part of the weight is copied for the kernel for few channels."""
 
 
-def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
+def launch_few(
+    writer: RecipeWriter,
+    one: Sum,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    *,
+    in_parts: bool = False,
+) -> bool:
     """Launch a sum with the kernel for few channels if it can run it; return whether it did.
 
-    `writer`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays; `in_parts`: whether `out` is one of the parts of an
+    input gradient, and `w` a part of the weight.
     """
     if not _is_served(one, x, out):
         return False
@@ -50,7 +60,9 @@ def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
         source = Gathered(one.c_len // VECTOR, *along, 1)
         served = _spans(source, one)
         if served:
-            _launch(writer, one, source, x, _weight_of(writer, w), bias, out)
+            # whether a replayed part is aligned depends on more of its address than a recipe knows
+            weight = _copied(writer, w) if in_parts else _weight_of(writer, w)
+            _launch(writer, one, source, x, weight, bias, out)
         return served
     source = unfolded_form(one)
     rows = one.batch * own.source[1] * source.width
@@ -110,6 +122,10 @@ def _weight_of(writer: RecipeWriter, w: Tensor) -> Tensor:
         size == 1 or stride == right for size, stride, right in zip(w.shape, w.stride(), dense, strict=True)
     ):
         return w
+    return _copied(writer, w)
+
+
+def _copied(writer: RecipeWriter, w: Tensor) -> Tensor:
     copy: Tensor = writer.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
     return copy
 

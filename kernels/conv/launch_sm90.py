@@ -28,6 +28,8 @@ from torch import Tensor
 
 __all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad", "strips_of"]
 
+COPY_BYTES: Final = 1 << 30
+"""The most bytes of an unfolded input that the kernel could read as it is."""
 HALF: Final = 2
 """Bytes of an element."""
 PANEL_BYTES: Final = 128
@@ -99,7 +101,7 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
 
 
 def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor, used: float = 0.0) -> bool:
-    """Return whether the sm_90 kernels can run a sum on these tensors and are faster for it than the pointer kernel.
+    """Return whether the sm_90 kernels can run a sum on these tensors without too much padding.
 
     Args:
         one: the sum.
@@ -312,7 +314,8 @@ def _unfolded_for_weights(one: Sum, x: Tensor) -> tuple[Gathered, Sum] | None:
         return None
     source = unfolded_form(one, ROWS)
     channels = source.vectors * VECTOR
-    if is_described(x) and filled(channels) < FULLER * filled(one.c_len):
+    copied = one.batch * own.source[1] * source.width * channels * HALF
+    if is_described(x) and (copied > COPY_BYTES or filled(channels) < FULLER * filled(one.c_len)):
         return None
     sweep = replace(
         own,
