@@ -92,12 +92,21 @@ def run_input_grad(
         return out
     c_len, n_len = weight.shape[0] // groups, weight.shape[1]
     for each in filter(_has_taps, classes):
-        one = Sum(each.sweep, shape[0], groups, c_len, n_len, is_transposed=True, precision=precision)
+        one = Sum(
+            each.sweep,
+            shape[0],
+            groups,
+            c_len,
+            n_len,
+            is_transposed=True,
+            precision=precision,
+            is_part=len(classes) > 1,
+        )
         target, taps = out, weight
-        if len(classes) > 1:
+        if one.is_part:
             target = writer.make(part_of, out, *_spans(out, each.first, each.sweep.out, each.apart))
             taps = writer.make(part_of, weight, *_spans(weight, each.first_tap, each.sweep.taps, each.taps_apart))
-        _sum(writer, one, grad, taps, None, target, in_parts=len(classes) > 1)
+        _sum(writer, one, grad, taps, None, target)
     return out
 
 
@@ -111,28 +120,18 @@ def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...]
     return (0, 0, *first), (*value.shape[:2], *sizes), (1, 1, *apart)
 
 
-def _sum(
-    writer: RecipeWriter,
-    one: Sum,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    out: Tensor,
-    *,
-    in_parts: bool = False,
-) -> None:
+def _sum(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
     """Launch a sum with the fastest kernel that can run it.
 
-    `writer`: allocates and launches, and records both for replays; `in_parts`: whether `out` is one of the parts of an
-    input gradient.
+    `writer`: allocates and launches, and records both for replays.
     """
     operands = (writer, one, x, w, bias, out)
     # rows of a matrix that are no multiples of 16 bytes apart are slower than a copy that is padded
     if not is_uneven(x) and launch_product(*operands):
         return
-    if is_few(one.c_len, one.n_len, in_parts=in_parts) and launch_few(*operands, in_parts=in_parts):
+    if is_few(one) and launch_few(*operands):
         return
-    if launch_mapped(*operands, in_parts=in_parts) or launch_few(*operands, in_parts=in_parts):
+    if launch_mapped(*operands) or launch_few(*operands):
         return
     launch(writer, one, x, w, bias, out)
 

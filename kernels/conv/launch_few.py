@@ -14,9 +14,8 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
 from nojit.kernels.conv.launch_unfold import VECTOR, Gathered, unfold, unfolded_form
-from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
+from nojit.kernels.conv.layouts import copied_by_channels, is_described, is_half_image, merged, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of, tiles_of
-from nojit.kernels.conv.sweeps import PADDED_DIM
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor, float32
 
@@ -24,8 +23,6 @@ __all__ = ["is_few", "is_uneven", "launch_few"]
 
 PADDED: Final = 64
 """The sm_90 kernel pads channels to multiples of this."""
-HALF: Final = 2
-"""Bytes of an element."""
 FAR: Final = 2**30
 """Coordinates and offsets within an image must be below this."""
 SHARE: Final = 0.65
@@ -34,20 +31,10 @@ SHARE_OF_PART: Final = 0.1
 """The same for a part of a strided convolution's input gradient, whose part of the weight is copied for the kernel for few channels."""
 
 
-def launch_few(
-    writer: RecipeWriter,
-    one: Sum,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    out: Tensor,
-    *,
-    in_parts: bool = False,
-) -> bool:
+def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
     """Launch a sum with the kernel for few channels if it can run it; return whether it did.
 
-    `writer`: allocates and launches, and records both for replays; `in_parts`: whether `out` is one of the parts of an
-    input gradient, and `w` a part of the weight.
+    `writer`: allocates and launches, and records both for replays.
     """
     if not _is_served(one, x, out):
         return False
@@ -61,7 +48,7 @@ def launch_few(
         served = _spans(source, one)
         if served:
             # whether a replayed part is aligned depends on more of its address than a recipe knows
-            weight = _copied(writer, w) if in_parts else _weight_of(writer, w)
+            weight = copied_by_channels(writer, w) if one.is_part else _weight_of(writer, w)
             _launch(writer, one, source, x, weight, bias, out)
         return served
     source = unfolded_form(one)
@@ -74,25 +61,21 @@ def launch_few(
     return True
 
 
-def is_few(channels: int, results: int, *, in_parts: bool = False) -> bool:
-    """Return whether the kernel for few channels is faster than the sm_90 kernel, given the channels of input and result.
-
-    `in_parts`: whether the result is one of the parts of an input gradient.
-    """
-    copied, written = (PADDED * -(-count // PADDED) for count in (channels, results))
-    return channels * results < (SHARE_OF_PART if in_parts else SHARE) * copied * written
+def is_few(one: Sum) -> bool:
+    """Return whether the kernel for few channels is faster than the sm_90 kernel, given the channels of input and result."""
+    copied, written = (PADDED * -(-count // PADDED) for count in (one.c_len, one.n_len))
+    return one.c_len * one.n_len < (SHARE_OF_PART if one.is_part else SHARE) * copied * written
 
 
 def is_uneven(x: Tensor) -> bool:
     """Return whether x holds images of 16 bits, channels-last, whose channels do not fill vectors of 8."""
-    is_image = x.element_size() == HALF and x.dim() == PADDED_DIM + 2
-    return bool(is_image and x.stride(1) == 1 and x.shape[1] % VECTOR != 0)
+    return bool(is_half_image(x) and x.stride(1) == 1 and x.shape[1] % VECTOR != 0)
 
 
 def _is_served(one: Sum, x: Tensor, out: Tensor) -> bool:
     """Return whether a sum is one of images of 16 bits, in one group, whose numbers the kernel can hold."""
     own = one.sweep
-    if one.groups > 1 or x.element_size() != HALF or x.dim() != PADDED_DIM + 2:
+    if one.groups > 1 or not is_half_image(x):
         return False
     if not one.positions or not one.depth or one.positions > sweeps.LIMIT or out.stride(1) != 1:
         return False
@@ -122,12 +105,7 @@ def _weight_of(writer: RecipeWriter, w: Tensor) -> Tensor:
         size == 1 or stride == right for size, stride, right in zip(w.shape, w.stride(), dense, strict=True)
     ):
         return w
-    return _copied(writer, w)
-
-
-def _copied(writer: RecipeWriter, w: Tensor) -> Tensor:
-    copy: Tensor = writer.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
-    return copy
+    return copied_by_channels(writer, w)
 
 
 def _launch(

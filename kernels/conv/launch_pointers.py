@@ -46,6 +46,8 @@ class Sum:
     n_len: int
     is_transposed: bool
     precision: str
+    is_part: bool = False
+    """Whether it is one of the parts of a strided convolution's input gradient, with a part of the weight."""
 
     @property
     def positions(self) -> int:

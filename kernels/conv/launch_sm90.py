@@ -20,9 +20,8 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, ta
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge
 from nojit.kernels.conv.launch_unfold import VECTOR, Gathered, unfold, unfolded_form
-from nojit.kernels.conv.layouts import FORMATS, is_described, merged, positions_of, strides_of
+from nojit.kernels.conv.layouts import copied_by_channels, is_described, is_half_image, merged, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of
-from nojit.kernels.conv.sweeps import PADDED_DIM
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
@@ -30,8 +29,6 @@ __all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad", "s
 
 COPY_BYTES: Final = 1 << 30
 """The most bytes of an unfolded input that the kernel could read as it is."""
-HALF: Final = 2
-"""Bytes of an element."""
 PANEL_BYTES: Final = 128
 """Width of a TMA store, in bytes."""
 ROWS: Final = 64
@@ -146,8 +143,7 @@ def _weight_of(writer: RecipeWriter, w: Tensor) -> Tensor:
     """
     if is_described(w):
         return w
-    copy: Tensor = writer.make(Tensor.clone, w, memory_format=FORMATS[w.dim()])
-    return copy
+    return copied_by_channels(writer, w)
 
 
 def _steps_of(one: Sum) -> tuple[int, ...] | None:
@@ -219,16 +215,15 @@ def launch_mapped(
     maps_run: MapsRun | None = None,
     *,
     sharing: bool = True,
-    in_parts: bool = False,
 ) -> bool:
     """Launch a sum with an sm_90 kernel if one can run it; return whether it did. `sharing` allows the halo kernel.
 
     `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
-    kernels run on a device, or None for `takes_maps`; `in_parts`: whether `out` is one of the parts of an input gradient,
-    for which other kernels are slower even if most channels are padding.
+    kernels run on a device, or None for `takes_maps`.
     """
     unit = MAP_BYTES // x.element_size()
-    if not _is_served(one, maps_run, x, out, used=0.0 if in_parts else USED) or w.shape[1] % unit:
+    # other kernels are slower for parts, even if most channels are padding
+    if not _is_served(one, maps_run, x, out, used=0.0 if one.is_part else USED) or w.shape[1] % unit:
         return False
     positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), processors(x)
     boxes = boxes_of(positions, apart)
@@ -310,11 +305,11 @@ def launch_mapped_weight_grad(
 def _unfolded_for_weights(one: Sum, x: Tensor) -> tuple[Gathered, Sum] | None:
     """Return the form of an image that is to be unfolded for the weight gradient of `one`, and the sum over it; or None."""
     own = one.sweep
-    if one.groups > 1 or x.element_size() != HALF or x.dim() != PADDED_DIM + 2 or not one.positions or not one.depth:
+    if one.groups > 1 or not is_half_image(x) or not one.positions or not one.depth:
         return None
     source = unfolded_form(one, ROWS)
     channels = source.vectors * VECTOR
-    copied = one.batch * own.source[1] * source.width * channels * HALF
+    copied = one.batch * own.source[1] * source.width * channels * x.element_size()
     if is_described(x) and (copied > COPY_BYTES or filled(channels) < FULLER * filled(one.c_len)):
         return None
     sweep = replace(

@@ -7,15 +7,18 @@ from itertools import pairwise
 from typing import Any, Final
 
 import torch
+from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.tensor_maps import MAP_BYTES
-from nojit.kernels.conv.sweeps import three
+from nojit.kernels.conv.sweeps import PADDED_DIM, three
 from torch import Tensor
 
 __all__ = [
     "by_channels",
+    "copied_by_channels",
     "formatted",
     "is_by_channels",
     "is_described",
+    "is_half_image",
     "merged",
     "new_like",
     "part_of",
@@ -23,6 +26,8 @@ __all__ = [
     "strides_of",
 ]
 
+HALF: Final = 2
+"""Bytes of an element."""
 FORMATS: Final = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -45,6 +50,20 @@ def is_by_channels(value: Tensor) -> bool:
 def by_channels(*operands: Tensor) -> bool:
     """Return whether the result is channels-last, which it is if any operand is."""
     return any(map(is_by_channels, operands))
+
+
+def is_half_image(value: Tensor) -> bool:
+    """Return whether `value` holds images, [N, C, H, W], of 16 bits."""
+    return bool(value.element_size() == HALF and value.dim() == PADDED_DIM + 2)
+
+
+def copied_by_channels(writer: RecipeWriter, value: Tensor) -> Tensor:
+    """Return a channels-last copy of `value`.
+
+    `writer`: allocates, and records that for replays.
+    """
+    copy: Tensor = writer.make(Tensor.clone, value, memory_format=FORMATS[value.dim()])
+    return copy
 
 
 def formatted(channels: bool, dims: int) -> torch.memory_format:

@@ -391,7 +391,7 @@ def _draw_few(rng: Random, kernel: str) -> Shape:
         batch = round(2 ** rng.uniform(0, 6))
         shape = _image(batch, channels, side, results=results, taps=taps, stride=stride)
         if (
-            is_few(channels, results)
+            is_few(shape.sum)
             and shape.elements <= _MOST_ELEMENTS
             and shape.flops <= _MOST_FLOPS
             and shape.is_whole(kernel)
