@@ -17,6 +17,7 @@ from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.products.kernel_sm90_tiles import (
     accumulate,
+    await_step,
     box,
     halves_of,
     reinterpret,
@@ -180,19 +181,10 @@ def multiply_steps(
     Returns `acc` and the stage of the last product. That product may still run; so may, at the start, that of stage
     `before`.
     """
-    a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
     # a range(used, used + count) does not work: Triton 3.6 and 3.7 fail on a value that only bounds a nested loop
     for step in range(count):
-        number = used + step
-        stage = number % TILE[3]
-        a = a_memory.index(stage * (TILE[0] // OWNED) + OWN)
-        if TRANS[0]:
-            a = a.permute((1, 0))
-        b = b_memory.index(stage)
-        if TRANS[1]:
-            b = b.permute((1, 0))
-        mbarrier.wait(full.index(stage), number // TILE[3] & 1)
+        stage, a, b = await_step(OWN, memory, full, used + step, TILE, TRANS)
         acc = accumulate(acc, a, b, empty, before)
         before = stage
     return acc, before

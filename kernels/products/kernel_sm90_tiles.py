@@ -69,6 +69,20 @@ def halves_of(acc):
 
 
 @gluon.jit
+def await_step(OWN: gl.constexpr, memory, full, number, TILE: gl.constexpr, TRANS: gl.constexpr):
+    """Wait for the operands of step `number`; return its stage, the rows of a of consumer `OWN`, and b."""
+    stage = number % TILE[3]
+    a = memory[0].index(stage * (TILE[0] // OWNED) + OWN)
+    if TRANS[0]:
+        a = a.permute((1, 0))
+    b = memory[1].index(stage)
+    if TRANS[1]:
+        b = b.permute((1, 0))
+    mbarrier.wait(full.index(stage), number // TILE[3] & 1)
+    return stage, a, b
+
+
+@gluon.jit
 def accumulate(acc, a, b, empty, before):
     """Start ``acc += a @ b``, wait for the previous product, and free its stage; return the incomplete sums.
 

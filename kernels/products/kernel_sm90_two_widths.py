@@ -5,7 +5,7 @@ for the rest, and a step is two products. Shared memory would delay products tha
 that is loaded to registers once.
 """
 
-from nojit.kernels.products.kernel_sm90_tiles import OWNED
+from nojit.kernels.products.kernel_sm90_tiles import OWNED, await_step
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
@@ -31,15 +31,7 @@ def multiply_two_widths(OWN: gl.constexpr, memory, barriers, used, count, TILE: 
     wide = gl.zeros([OWNED, WIDE], gl.float32, wide_layout)
     rest = gl.zeros([OWNED, REST], gl.float32, rest_layout)
     for step in range(count):
-        number = used + step
-        stage = number % TILE[3]
-        a = memory[0].index(stage * (TILE[0] // OWNED) + OWN)
-        if TRANS[0]:
-            a = a.permute((1, 0))
-        b = memory[1].index(stage)
-        if TRANS[1]:
-            b = b.permute((1, 0))
-        mbarrier.wait(full.index(stage), number // TILE[3] & 1)
+        stage, a, b = await_step(OWN, memory, full, used + step, TILE, TRANS)
         left = a.load(gl.DotOperandLayout(0, wide_layout, 2))
         # the same registers: the layout of an operand names that of the result
         same = gl.convert_layout(left, gl.DotOperandLayout(0, rest_layout, 2))
