@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import torch
 from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.tensor_maps import has_maps
+from nojit.kernels.products.agreed_sizes import CONSUMER_ROWS
 from torch import Tensor
 
 __all__ = ["Cuts", "Packing", "Sizes", "choose_height", "choose_tile", "is_long", "pack"]
@@ -31,11 +32,6 @@ BALANCE: Final = {True: 80, False: 8}
 """Flops per byte of L2 bandwidth, roughly: on an H200 700 TFLOP/s, or 60 for fp32 (False), by 8 TB/s."""
 SKIPPING: Final = 32
 """The least block size for which the 16-bit kernels, those for sm_90, skip absent blocks."""
-OWNED: Final = 64
-"""Rows that a consumer warp group of the sm_90 kernels computes.
-
-It skips a block column in which none of these rows has a block.
-"""
 BLOCK_N: Final = 256
 """Columns of the dense operand that the model of the strip height assumes."""
 LONG: Final = 2
@@ -219,7 +215,7 @@ def choose_height(active: Tensor, block: int, narrow: bool) -> int:
         here, entries = int(active.sum()), _occupied(active, height // block)
         moved = here * block * block + entries * block * BLOCK_N
         rows = (
-            _occupied(active, max(OWNED // block, 1)) * max(OWNED, block)
+            _occupied(active, max(CONSUMER_ROWS // block, 1)) * max(CONSUMER_ROWS, block)
             if narrow and block >= SKIPPING
             else entries * height
         )
@@ -246,7 +242,7 @@ def choose_tile(active: Tensor, block: int, narrow: bool, over_maps: bool = Fals
         done = halves * (width // 2) if narrow and block >= SKIPPING else tiles * width
         return _time(done * height, tiles * height + int(lengths.sum()) * block, narrow)
 
-    least = OWNED * 2 if over_maps else block
+    least = CONSUMER_ROWS * 2 if over_maps else block
     return min((shape for shape in reversed(TILES[narrow]) if shape[0] >= least), key=time)
 
 

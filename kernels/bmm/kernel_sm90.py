@@ -2,8 +2,6 @@
 
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_sm90 import (
-    DEPTH,
-    OWNED,
     allocate,
     barriers_for,
     multiply_steps,
@@ -13,7 +11,7 @@ from nojit.kernels.products.kernel_sm90 import (
     produce,
     store_rows,
 )
-from nojit.kernels.products.kernel_sm90_tiles import finish
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, finish
 from nojit.kernels.products.kernel_sm90_two_widths import multiply_two_widths, widest
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

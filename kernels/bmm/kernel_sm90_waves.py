@@ -3,8 +3,6 @@
 from nojit.kernels.bmm.kernel_wave_shares import WIDTH, range_of, waves_of, workers_of
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_sm90 import (
-    DEPTH,
-    OWNED,
     allocate,
     barriers_for,
     copy_steps,
@@ -12,7 +10,7 @@ from nojit.kernels.products.kernel_sm90 import (
     operands_of,
     store_rows,
 )
-from nojit.kernels.products.kernel_sm90_tiles import finish, halves_of
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, finish, halves_of
 from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -5,20 +5,11 @@ boxes. The pipeline is that of `nojit.kernels.products.kernel_sm90`: persistent 
 consumers of four warps. Each consumer computes one box of the result, for all columns (channels) of a tile.
 """
 
-from nojit.kernels.conv.kernel_sm90_boxes import (
-    DEPTH,
-    OWNED,
-    box5,
-    box_at,
-    input_position,
-    store_panels,
-    successor,
-    tap_at,
-)
+from nojit.kernels.conv.kernel_sm90_boxes import box5, box_at, input_position, store_panels, successor, tap_at
 from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in
 from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, multiply_steps
-from nojit.kernels.products.kernel_sm90_tiles import finish
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, finish
 from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

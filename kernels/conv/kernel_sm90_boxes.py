@@ -4,6 +4,8 @@ TMA descriptors have five dimensions, [batch, depth, height, width, channels]. O
 64 channels. The launch chooses the shape of a box to suit the result, for example 8 by 8 positions of one image, or 4
 by 4 of each of 4 images. TMA reads zeros outside the input, which is the padding of the convolution, and skips stores
 outside the result. The input's descriptor has the convolution's stride as its element stride.
+
+A step sums `DEPTH` channels, or positions of a box. Each consumer computes `OWNED` rows of a tile: the positions of one box.
 """
 
 from nojit.kernels.kernel_functions import divide
@@ -12,11 +14,6 @@ from nojit.kernels.products.kernel_sm90 import lanes_of, staged
 from nojit.kernels.products.kernel_sm90_tiles import halves_of, reinterpret
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-
-DEPTH = gl.constexpr(64)
-"""Elements of the summed dimension per step: channels, or positions of a box."""
-OWNED = gl.constexpr(64)
-"""Rows of a tile that each consumer computes: the positions of one box."""
 
 
 @gluon.jit

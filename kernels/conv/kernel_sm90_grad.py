@@ -5,20 +5,11 @@ is that of `nojit.kernels.products.kernel_sm90`. Each step of a product sums ove
 input channels at one tap each. A consumer computes 64 output channels.
 """
 
-from nojit.kernels.conv.kernel_sm90_boxes import (
-    DEPTH,
-    OWNED,
-    box5,
-    box_number,
-    input_position,
-    next_box,
-    position_of,
-    tap_at,
-)
+from nojit.kernels.conv.kernel_sm90_boxes import box5, box_number, input_position, next_box, position_of, tap_at
 from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, multiply_steps, staged
-from nojit.kernels.products.kernel_sm90_tiles import finish, halves_of
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, finish, halves_of
 from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

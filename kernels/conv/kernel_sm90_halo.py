@@ -7,11 +7,11 @@ depth and width): a tile with n boxes copies n + `TAPS` - 1 input boxes, and mul
 the weights of all steps fit into shared memory, each program copies them once.
 """
 
-from nojit.kernels.conv.kernel_sm90_boxes import DEPTH, OWNED, add_bias, box5
+from nojit.kernels.conv.kernel_sm90_boxes import add_bias, box5
 from nojit.kernels.kernel_functions import divide
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.products.kernel_sm90 import allocate, barriers_for
-from nojit.kernels.products.kernel_sm90_tiles import accumulate, finish, halves_of
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, accumulate, finish, halves_of
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (

@@ -5,16 +5,9 @@
 
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in
-from nojit.kernels.products.kernel_sm90 import (
-    DEPTH,
-    OWNED,
-    allocate,
-    barriers_for,
-    multiply_steps,
-    operands_of,
-)
+from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, multiply_steps, operands_of
 from nojit.kernels.products.kernel_sm90_groups import produce, store_tile
-from nojit.kernels.products.kernel_sm90_tiles import discard, finish
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, discard, finish
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma

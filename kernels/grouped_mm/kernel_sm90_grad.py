@@ -7,8 +7,6 @@ consumers overwrite the rest of it by zeros in shared memory, since a product of
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_groups import range_of
 from nojit.kernels.products.kernel_sm90 import (
-    DEPTH,
-    OWNED,
     allocate,
     barriers_for,
     copy_steps,
@@ -18,7 +16,7 @@ from nojit.kernels.products.kernel_sm90 import (
     pieces_of,
     store_rows,
 )
-from nojit.kernels.products.kernel_sm90_tiles import accumulate, finish, reinterpret
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, accumulate, finish, reinterpret
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma

@@ -6,8 +6,6 @@ the second run ahead during the first.
 
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_sm90 import (
-    DEPTH,
-    OWNED,
     allocate,
     barriers_for,
     copy_steps,
@@ -16,7 +14,7 @@ from nojit.kernels.products.kernel_sm90 import (
     reshaped,
     store_rows,
 )
-from nojit.kernels.products.kernel_sm90_tiles import finish
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, finish
 from nojit.kernels.products.kernel_tiles import place_tile
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -15,12 +15,11 @@ from nojit.kernels.calls.arguments import (
     refuse_value,
 )
 from nojit.kernels.calls.torch_state import differentiates
+from nojit.kernels.products.agreed_sizes import SCALE_BLOCK
 from torch import Tensor
 
-__all__ = ["DEEP", "check_apart_from", "check_no_gradient", "check_order", "check_out", "spread"]
+__all__ = ["check_apart_from", "check_no_gradient", "check_order", "check_out", "spread"]
 
-DEEP: Final = 128
-"""Elements of K per block; blocks of several rows or columns have as many of these."""
 UNIT: Final = 16
 """K and N of a product must be multiples of this."""
 
@@ -83,5 +82,5 @@ def spread(scale: Tensor, of: Tensor) -> Tensor:
     for dim in range(2):
         size, full = scale.shape[dim], of.shape[dim]
         if size not in {1, full}:
-            scale = scale.repeat_interleave(DEEP, dim).narrow(dim, 0, full)
+            scale = scale.repeat_interleave(SCALE_BLOCK, dim).narrow(dim, 0, full)
     return scale

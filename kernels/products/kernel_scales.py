@@ -2,8 +2,9 @@
 
 import triton
 import triton.language as tl
+from nojit.kernels.products.agreed_sizes import SCALE_BLOCK
 
-DEEP = tl.constexpr(128)
+DEEP = tl.constexpr(SCALE_BLOCK)
 """Elements of K that share a scale."""
 
 

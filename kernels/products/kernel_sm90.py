@@ -16,6 +16,7 @@ tells for each operand whether its descriptor and its tiles in shared memory are
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.products.kernel_sm90_tiles import (
+    OWNED,
     accumulate,
     await_step,
     box,
@@ -27,11 +28,6 @@ from nojit.kernels.products.kernel_tiles import activate, place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
-
-OWNED = gl.constexpr(64)
-"""Rows of a tile that each consumer computes."""
-DEPTH = gl.constexpr(64)
-"""Elements of K per step for 16-bit operands: 128 bytes."""
 
 
 @gluon.jit

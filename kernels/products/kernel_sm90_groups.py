@@ -8,9 +8,9 @@ with masks.
 
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in
-from nojit.kernels.products.kernel_sm90 import OWNED, copy_steps, lanes_of, prefetch, store_rows
+from nojit.kernels.products.kernel_sm90 import copy_steps, lanes_of, prefetch, store_rows
 from nojit.kernels.products.kernel_sm90_scales import prefetch_ends
-from nojit.kernels.products.kernel_sm90_tiles import halves_of
+from nojit.kernels.products.kernel_sm90_tiles import OWNED, halves_of
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import tma

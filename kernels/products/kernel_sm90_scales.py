@@ -6,13 +6,14 @@ cores multiply for the other. For bf16 results a consumer adds the product of tw
 more than wgmma does over two steps.
 """
 
-from nojit.kernels.products.kernel_sm90 import OWNED, lanes_of, multiply_steps, prefetch
-from nojit.kernels.products.kernel_sm90_tiles import finish
+from nojit.kernels.products.agreed_sizes import SCALE_BLOCK
+from nojit.kernels.products.kernel_sm90 import lanes_of, multiply_steps, prefetch
+from nojit.kernels.products.kernel_sm90_tiles import OWNED, finish
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
 
-DEEP = gl.constexpr(128)
+DEEP = gl.constexpr(SCALE_BLOCK)
 """Elements of K per step, and per block that shares a scale."""
 WIDEST = gl.constexpr(128)
 """The most columns whose products a consumer adds to fp32 sums at once: more would take too many registers."""

@@ -4,13 +4,14 @@ A tile of a 16-bit matrix lies in shared memory as panels of columns, one panel 
 long as TMA's swizzle: 64 or 128 bytes.
 """
 
+from nojit.kernels.products.agreed_sizes import CONSUMER_ROWS
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
 
 DEPTH = gl.constexpr(64)
 """The most elements of the summed dimension per step: 128 bytes."""
-OWNED = gl.constexpr(64)
+OWNED = gl.constexpr(CONSUMER_ROWS)
 """Rows of the result that each consumer warp group computes."""
 ROWS = gl.constexpr(128)
 """Rows of the sparse matrix or of the result that a program processes together: those of two consumers."""

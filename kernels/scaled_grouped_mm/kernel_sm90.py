@@ -5,10 +5,10 @@
 
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in
-from nojit.kernels.products.kernel_sm90 import OWNED, allocate, barriers_for, operands_of
+from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, operands_of
 from nojit.kernels.products.kernel_sm90_groups import of_group, produce, store_tile
 from nojit.kernels.products.kernel_sm90_scales import DEEP, scale_ends, sum_steps, width_of
-from nojit.kernels.products.kernel_sm90_tiles import discard
+from nojit.kernels.products.kernel_sm90_tiles import OWNED, discard
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nojit.kernels.calls.arguments import check_like_device, check_strided, refuse_type, refuse_value
-from nojit.kernels.products.fp8 import DEEP
+from nojit.kernels.products.agreed_sizes import SCALE_BLOCK
 from torch import Tensor, float32
 
 __all__ = ["Scales", "scales_of"]
@@ -36,7 +36,7 @@ def scales_of(scale_a: Tensor, scale_b: Tensor, mat_a: Tensor, mat_b: Tensor) ->
     known, other = tuple(scale_a.shape), tuple(scale_b.shape)
     if known in {(rows,), (rows, 1)} and other in {(groups, cols), (groups, 1, cols)}:
         return Scales("ends", (scale_a.stride(0), 0, scale_b.stride(0), 0, scale_b.stride(-1)))
-    high, wide = -(-depth // DEEP), -(-cols // DEEP)
+    high, wide = -(-depth // SCALE_BLOCK), -(-cols // SCALE_BLOCK)
     if known != (rows, high) or other != (groups, high, wide):
         refuse_value(
             "scale_a, scale_b",

@@ -5,7 +5,6 @@
 
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_sm90 import (
-    OWNED,
     allocate,
     barriers_for,
     copy_steps,
@@ -24,7 +23,7 @@ from nojit.kernels.products.kernel_sm90_scales import (
     sum_steps,
     width_of,
 )
-from nojit.kernels.products.kernel_sm90_tiles import halves_of
+from nojit.kernels.products.kernel_sm90_tiles import OWNED, halves_of
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (

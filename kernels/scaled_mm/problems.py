@@ -10,7 +10,8 @@ from typing import Final
 import torch
 from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.problem import NAMED, Roles, Work, check_use, generator, listed_and_drawn, requested, rounding
-from nojit.kernels.products.fp8 import DEEP, spread
+from nojit.kernels.products.agreed_sizes import SCALE_BLOCK
+from nojit.kernels.products.fp8 import spread
 from nojit.kernels.products.problem_shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.products.splits import splits_of
 from nojit.kernels.scaled_mm.launch import Operands, prepare
@@ -92,7 +93,7 @@ class ScaledProblem:
             # scaled so that results are near one
             return (torch.rand(shape, generator=source, device=device) + 0.5) * one.k**-0.25
 
-        deep, wide = -(-one.k // DEEP), -(-one.n // DEEP)
+        deep, wide = -(-one.k // SCALE_BLOCK), -(-one.n // SCALE_BLOCK)
         scales = (scale(one.m, deep), scale(deep, wide)) if self.blocks else (scale(1), scale(1))
         operands = Operands(random(one.m, one.k), random(one.n, one.k).t(), *scales, None)
         call = prepare(operands, None, torch.bfloat16, self.fast, maps_run=lambda _: self.kernel == "scaled_mm_sm90")

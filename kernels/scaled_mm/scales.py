@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nojit.kernels.calls.arguments import check_like_device, refuse_type, refuse_value
-from nojit.kernels.products.fp8 import DEEP
+from nojit.kernels.products.agreed_sizes import SCALE_BLOCK
 from torch import Tensor, float32
 
 __all__ = ["Scales", "scales_of"]
@@ -41,7 +41,7 @@ def scales_of(scale_a: Tensor, scale_b: Tensor, a: Tensor, b: Tensor) -> Scales:
     known, other = tuple(scale_a.shape), tuple(scale_b.shape)
     if known == (rows, 1) and other == (1, cols):
         return Scales("ends", 1, 1, (scale_a.stride(0), 0, 0, scale_b.stride(1)))
-    blocks, high, wide = (-(-size // DEEP) for size in (depth, rows, cols))
+    blocks, high, wide = (-(-size // SCALE_BLOCK) for size in (depth, rows, cols))
     if known not in {(rows, blocks), (high, blocks)} or other not in {(blocks, cols), (blocks, wide)}:
         refuse_value(
             "scale_a, scale_b",
@@ -53,7 +53,7 @@ def scales_of(scale_a: Tensor, scale_b: Tensor, a: Tensor, b: Tensor) -> Scales:
     whole = other == (blocks, cols)
     return Scales(
         "rows" if whole else "tiles",
-        1 if known == (rows, blocks) else DEEP,
-        1 if whole else DEEP,
+        1 if known == (rows, blocks) else SCALE_BLOCK,
+        1 if whole else SCALE_BLOCK,
         strides,
     )

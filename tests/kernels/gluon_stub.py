@@ -17,6 +17,7 @@ from types import CodeType, SimpleNamespace
 from typing import Any
 
 import torch
+from nojit.kernels.products import agreed_sizes
 from torch import Tensor
 
 # only what hangs takes so long, however busy the machine is
@@ -447,6 +448,7 @@ def functions(
     `others` are stand-ins for what else they call, made of Gluon's own, which they may add to.
     """
     space = _namespace(program or [0, 1])
+    space |= {name: getattr(agreed_sizes, name) for name in agreed_sizes.__all__}
     if others is not None:
         space |= others(space["gl"])
     for path in paths:
