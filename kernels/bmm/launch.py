@@ -16,46 +16,36 @@ from nojit.kernels.bmm.launch_padded import Padded, aligned
 from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.bmm.product import Product
 from nojit.kernels.bmm.shared_wave import sums_shape
-from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.products.checks import result_dtype
+from nojit.kernels.products.launch_split import PreparedProduct
 from nojit.kernels.products.matrices import (
     BATCHED,
     Layout,
     Mapped,
+    described,
     layout_of,
     mapped,
     mapped_product,
     stored,
     transposed,
 )
-from nojit.kernels.products.splits import TILE, copied_rows, padded_width, splits_of
+from nojit.kernels.products.splits import TILE, copied_rows, padded_width, partial_shape, splits_of
 from torch import Tensor
 
 __all__ = ["Prepared", "prepare"]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared(Product):
+class Prepared(PreparedProduct, Product):
     """A validated matrix product that is ready to launch."""
 
-    kernel: str
-    shape: tuple[int, ...]
-    """Shape of the result: [M, N] or [B, M, N]."""
-    dtype: torch.dtype
-    """Dtype of the result."""
     swapped: bool
     """True if the kernel computes the transposed result, ``b^T @ a^T``."""
-    maps: tuple[Mapped, Mapped, Mapped] | None
-    """TMA descriptions of the left operand, the right operand and the result; None for the kernel that takes pointers."""
-    partial: tuple[int, ...] | None
-    """Shape of the partial sums, fp32; None without split-K."""
-    unused: Tensor | None
-    """Tensor that the pointer kernel receives in place of partial sums if there are none; None for kernels without them."""
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    named: dict[str, Any]
     merge_sizes: tuple[int, ...]
     merge_strides: tuple[int, ...]
 
@@ -69,26 +59,17 @@ class Prepared(Product):
         caller: Caller = DIRECT,
     ) -> Tensor:
         """Launch the product, as `Product` describes."""
-        result = out
-        if result is None:
-            result = new_contiguous(caller, a, self.shape, self.dtype)
+        result = self.new_result(a, caller) if out is None else out
         if not result.numel():
             return result
         added = result if source is None else source
         left, right = (b, a) if self.swapped else (a, b)
-        sums = None
-        if self.partial is not None:
-            sums = new_contiguous(caller, a, self.partial, torch.float32)
+        sums = self.new_sums(a, caller)
         operands: tuple[Any, ...]
-        if self.maps is None and self.unused is None:
-            operands = (left, right, result, added)
-        elif self.maps is None:
-            caller.constant(self.unused)
-            operands = (left, right, result, added, self.unused if sums is None else sums)
+        if self.maps is not None:
+            operands = (*described(self.maps, left, right, result if sums is None else sums), added)
         else:
-            of_a, of_b, of_out = self.maps
-            target = of_out.describe(result if sums is None else sums)
-            operands = (of_a.describe(left), of_b.describe(right), target, added)
+            operands = (left, right, result, added, *self.sums_operand(sums, caller))
         caller.launch(self.kernel, *operands, *self.sizes, *scales, *self.strides, **self.named)
         if sums is not None:
             caller.launch("bmm_merge", sums, result, added, *self.merge_sizes, *scales, *self.merge_strides)
@@ -129,28 +110,30 @@ def prepare(
         left, right = transposed(right), transposed(left)
         result, added = transposed(result), transposed(added)
     fits = not is_unaligned(a, b) and (maps_run or takes_maps)(a)
-    whole = _Whole(left, right, result, added, a, finished)
-    few = few_of(left, right, whole.processors) if fits and not tuned and not library.is_batch_invariant() else None
-    if few is not None:
-        return replace(whole.few(few), shape=shape, swapped=swapped is not few.is_turned)
-    maps = whole.maps if fits and not is_unaligned(out) else None
+    validated = _Validated(left, right, result, added, a, finished)
+    few_rows = (
+        few_of(left, right, validated.processors) if fits and not tuned and not library.is_batch_invariant() else None
+    )
+    if few_rows is not None:
+        return replace(validated.few_rows(few_rows), shape=shape, swapped=swapped is not few_rows.is_turned)
+    maps = validated.maps if fits and not is_unaligned(out) else None
     if maps is None:
-        return replace(whole.pointed(), shape=shape, swapped=swapped)
+        return replace(validated.pointed(), shape=shape, swapped=swapped)
     # without these kernels, as in the profile `core`, the bundle chooses among the tiles that it has
     is_fixed = tuned or library.is_batch_invariant() or not library.has("bmm_tiles_sm90")
-    schedule = None if is_fixed else whole.schedule(maps)
+    schedule = None if is_fixed else validated.schedule(maps)
     if schedule is None:
-        return replace(whole.mapped(maps), shape=shape, swapped=swapped)
+        return replace(validated.mapped(maps), shape=shape, swapped=swapped)
     of_a, of_b, of_out = maps
     copy = aligned(of_b) if schedule.is_copied else of_b
-    described = (of_a, copy, of_out)
-    product = whole.shared(described) if schedule.is_shared else whole.mapped(described, schedule)
+    maps = (of_a, copy, of_out)
+    product = validated.shared(maps) if schedule.is_shared else validated.mapped(maps, schedule)
     product = replace(product, shape=shape, swapped=swapped)
     return Padded(product, of_b, copy, swapped) if schedule.is_copied else product
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _Validated:
     """A validated product for which no kernel has been chosen yet."""
 
     left: Layout
@@ -242,15 +225,15 @@ class _Whole:
         sizes = (*self.sizes, splits, padded_width(self.sizes[2]))
         return self._prepared("bmm", None, splits, sizes, strides, named)
 
-    def few(self, few: Few) -> Prepared:
+    def few_rows(self, product: Few) -> Prepared:
         """Return the launch arguments for the kernels of few rows."""
         _, rows, cols, depth = self.sizes
         added, result = self.added.strides[1:], self.result.strides[1:]
-        if few.is_turned:
+        if product.is_turned:
             rows, cols, added, result = cols, rows, added[::-1], result[::-1]
-        named = {"EPILOGUE": self.finished, "ROWS": few.rows}
-        strides = (*few.strides, *added, *result)
-        return replace(self._prepared(few.kernel, None, 1, (rows, cols, depth), strides, named), unused=None)
+        named = {"EPILOGUE": self.finished, "ROWS": product.rows}
+        strides = (*product.strides, *added, *result)
+        return replace(self._prepared(product.kernel, None, 1, (rows, cols, depth), strides, named), unused=None)
 
     def _prepared(
         self,
@@ -262,18 +245,17 @@ class _Whole:
         named: dict[str, Any],
     ) -> Prepared:
         batch, rows, cols, _ = self.sizes
-        width = padded_width(cols)
         return Prepared(
             kernel=kernel,
             shape=(),
             dtype=result_dtype(self.a.dtype),
             swapped=False,
             maps=maps,
-            partial=(splits, batch, rows, width) if splits > 1 else None,
+            partial=partial_shape(splits, batch, rows, cols),
             unused=nothing(torch.float32, self.a.device),
             sizes=sizes,
             strides=strides,
             named=named,
-            merge_sizes=(batch, rows, cols, splits, width),
+            merge_sizes=(batch, rows, cols, splits, padded_width(cols)),
             merge_strides=(*self.added.strides, *self.result.strides),
         )

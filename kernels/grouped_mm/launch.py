@@ -93,17 +93,17 @@ def prepare(
         result = Layout((groups, rows, cols), (rows * cols, cols, 1))
     else:
         result = layout_of(out, groups)
-    whole = _Whole(operands, layout_of(mat_a, 1), right, result, zeroed and not cuts_depth(mat_b))
+    validated = _Validated(operands, layout_of(mat_a, 1), right, result, zeroed and not cuts_depth(mat_b))
     fits = not is_unaligned(mat_a, mat_b, out) and (maps_run or takes_maps)(mat_a)
     if cuts_depth(mat_b):
-        maps = whole.maps_by_depth if fits else None
-        return whole.pointed_by_depth() if maps is None else whole.mapped_by_depth(maps)
-    maps = whole.maps if fits else None
-    return whole.pointed() if maps is None else whole.mapped(maps)
+        maps = validated.maps_by_depth if fits else None
+        return validated.pointed_by_depth() if maps is None else validated.mapped_by_depth(maps)
+    maps = validated.maps if fits else None
+    return validated.pointed() if maps is None else validated.mapped(maps)
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _Validated:
     """A validated call for which no kernel has been chosen yet."""
 
     operands: Operands

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
-__all__ = ["BATCHED", "Layout", "Mapped", "layout_of", "mapped", "mapped_product", "stored", "transposed"]
+__all__ = ["BATCHED", "Layout", "Mapped", "described", "layout_of", "mapped", "mapped_product", "stored", "transposed"]
 
 BATCHED: Final = 3
 """Number of dimensions of a batch of matrices."""
@@ -37,6 +38,11 @@ class Mapped(NamedTuple):
     def describe(self, value: Tensor) -> Described:
         """Return the TMA description of the tensor `value`, which has this layout."""
         return Described(value, self.strides, self.shape)
+
+
+def described(maps: Sequence[Mapped], *values: Tensor) -> tuple[Described, ...]:
+    """Return the TMA description of each tensor of `values`, which has the layout of its map."""
+    return tuple(of.describe(value) for of, value in zip(maps, values, strict=True))
 
 
 def layout_of(value: Tensor, batch: int) -> Layout:

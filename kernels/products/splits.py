@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TILE", "copied_rows", "padded_width", "parts_of", "splits_of"]
+__all__ = ["TILE", "copied_rows", "padded_width", "partial_shape", "parts_of", "splits_of"]
 
 TILE: Final = 64
 """Rows and columns of the smallest tile."""
@@ -46,6 +46,11 @@ def parts_of(tiles: int, depth: int, processors: int, *, share: int, least_depth
 def padded_width(cols: int) -> int:
     """Return the columns of partial sums, `cols` padded for alignment."""
     return -(-cols // UNIT) * UNIT
+
+
+def partial_shape(splits: int, batch: int, rows: int, cols: int) -> tuple[int, int, int, int] | None:
+    """Return the shape of the partial sums of `splits` parts of K, fp32; None for one part, which needs none."""
+    return (splits, batch, rows, padded_width(cols)) if splits > 1 else None
 
 
 def copied_rows(rows: int, *, whole: bool) -> int:

@@ -90,14 +90,14 @@ def prepare(
     rows = mat_a.shape[0]
     left, right = layout_of(mat_a, 1), transposed(layout_of(mat_b, groups))
     result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
-    whole = _Whole(operands, left, right, result, scales_of(scale_a, scale_b, mat_a, mat_b), fast)
+    validated = _Validated(operands, left, right, result, scales_of(scale_a, scale_b, mat_a, mat_b), fast)
     fits = not is_unaligned(mat_a, mat_b, out) and (maps_run or has_maps)(mat_a.device)
-    maps = whole.maps if fits else None
-    return whole.pointed() if maps is None else whole.mapped(maps)
+    maps = validated.maps if fits else None
+    return validated.pointed() if maps is None else validated.mapped(maps)
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _Validated:
     """A validated call for which no kernel has been chosen yet."""
 
     operands: Operands

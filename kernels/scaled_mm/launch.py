@@ -8,11 +8,21 @@ from typing import Any, NamedTuple
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.tensor_maps import has_maps, is_unaligned, nothing, processors
 from nojit.kernels.products.launch_fp8 import FP8_BYTES, takes_bytes
-from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, mapped_product, stored, transposed
-from nojit.kernels.products.splits import copied_rows, padded_width, splits_of
+from nojit.kernels.products.launch_split import PreparedProduct
+from nojit.kernels.products.matrices import (
+    Layout,
+    Mapped,
+    described,
+    layout_of,
+    mapped,
+    mapped_product,
+    stored,
+    transposed,
+)
+from nojit.kernels.products.splits import copied_rows, padded_width, partial_shape, splits_of
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from torch import Tensor
 
@@ -30,24 +40,12 @@ class Operands(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(PreparedProduct):
     """A validated ``scaled_mm`` call that is ready to launch."""
 
-    kernel: str
-    shape: tuple[int, int]
-    """[M, N], the shape of the result."""
-    dtype: torch.dtype
-    """Dtype of the result."""
-    maps: tuple[Mapped, Mapped, Mapped] | None
-    """TMA descriptions of a, the transpose of b, and the result; None for the kernel that takes pointers."""
     as_bytes: bool
     """True if the kernel takes the operands as bytes, since the device has no fp8 products."""
-    partial: tuple[int, ...] | None
-    """Shape of the partial sums, fp32; None without split-K."""
-    unused: Tensor
-    """Tensor that the pointer kernel receives in place of partial sums if there are none."""
     numbers: tuple[int, ...]
-    named: dict[str, Any]
     merge_numbers: tuple[int, ...]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
@@ -57,26 +55,20 @@ class Prepared:
         replays.
         """
         a, b, scale_a, scale_b, bias = operands
-        result = out
-        if result is None:
-            result = new_contiguous(caller, a, self.shape, self.dtype)
+        result = self.new_result(a, caller) if out is None else out
         if not result.numel():
             return result
-        sums = None
-        if self.partial is not None:
-            sums = new_contiguous(caller, a, self.partial, torch.float32)
+        sums = self.new_sums(a, caller)
         added = result if bias is None else bias
         given: tuple[Any, ...]
-        if self.maps is None:
+        if self.maps is not None:
+            maps = described(self.maps, a, b, result if sums is None else sums)
+            # with split-K, the merge kernel adds the bias
+            given = (*maps, scale_a, scale_b, added if sums is None else sums)
+        else:
             if self.as_bytes:
                 a, b = (caller.make(Tensor.view, value, torch.uint8) for value in (a, b))
-            caller.constant(self.unused)
-            given = (a, b, scale_a, scale_b, added, result, self.unused if sums is None else sums)
-        else:
-            of_a, of_b, of_out = self.maps
-            target = of_out.describe(result if sums is None else sums)
-            # with split-K, the merge kernel adds the bias
-            given = (of_a.describe(a), of_b.describe(b), target, scale_a, scale_b, added if sums is None else sums)
+            given = (a, b, scale_a, scale_b, added, result, *self.sums_operand(sums, caller))
         caller.launch(self.kernel, *given, *self.numbers, **self.named)
         if sums is not None:
             caller.launch("scaled_mm_merge", sums, scale_a, scale_b, added, result, *self.merge_numbers)
@@ -105,14 +97,14 @@ def prepare(
     left, right = layout_of(a, 1), transposed(layout_of(b, 1))
     result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
     scales = scales_of(scale_a, scale_b, a, b)
-    whole = _Whole(operands, left, right, result, scales, dtype, fast)
-    fits = not is_unaligned(operands.a, operands.b, out) and (maps_run or has_maps)(a.device) and whole.suits_maps
-    maps = whole.maps if fits else None
-    return whole.mapped(maps) if maps is not None else whole.pointed()
+    validated = _Validated(operands, left, right, result, scales, dtype, fast)
+    fits = not is_unaligned(operands.a, operands.b, out) and (maps_run or has_maps)(a.device) and validated.suits_maps
+    maps = validated.maps if fits else None
+    return validated.mapped(maps) if maps is not None else validated.pointed()
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _Validated:
     """A validated product for which no kernel has been chosen yet."""
 
     operands: Operands
@@ -220,7 +212,7 @@ class _Whole:
             dtype=self.dtype,
             maps=maps,
             as_bytes=as_bytes,
-            partial=(splits, 1, rows, width) if splits > 1 else None,
+            partial=partial_shape(splits, 1, rows, cols),
             unused=nothing(torch.float32, self.operands.a.device),
             numbers=numbers,
             named=named,
