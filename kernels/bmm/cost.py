@@ -8,7 +8,7 @@ others.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nojit.kernels.bmm.shared_wave import COLS, ROWS
 from nojit.kernels.products.matrices import Mapped
@@ -57,14 +57,14 @@ class Tile(NamedTuple):
     """Time that those of both operands add."""
     memory: float
     """Share of the time to move operands and result once that other work does not hide."""
-    few: int
+    few_rows: int
     """Time that a step saves if no row of the left operand is copied."""
-    second: int
+    merge: int
     """Time of the kernel that adds up the parts of K, or the sums of the last wave."""
     part: int
-    """Time of each part."""
-    sums: float
-    """Time of each partial sum."""
+    """Time that each part of K adds to it."""
+    partial_sum: float
+    """Time that each partial sum adds to it."""
 
     def count(self, sizes: Sizes) -> int:
         """Return the number of tiles of a product."""
@@ -87,31 +87,57 @@ class Tile(NamedTuple):
         return self.start + waves * self.wave + steps * step + self.memory * moved
 
 
-TILES: Final = (
-    Tile(64, 64, 2897, 743, 84, 91, 32, 30, 60, 0.26, 62, 1391, 169, 0.00844),
-    Tile(64, 128, 2226, 1205, 114, 139, 36, 85, 114, 0.33, 53, 1421, 287, 0.00323),
-    Tile(64, 256, 2722, 1713, 190, 262, 3, 130, 167, 0.36, 9, 1420, 226, 0.00258),
-    Tile(128, 64, 3276, 693, 110, 151, 102, 34, 140, 0.44, 0, 1379, 368, 0.00185),
-    Tile(128, 128, 3564, 1196, 182, 180, 90, 78, 166, 0.35, 0, 911, 332, 0.00226),
-    Tile(128, 192, 4524, 1710, 266, 236, 22, 59, 114, 0.30, 0, 879, 25, 0.00245),
-    Tile(128, 256, 4260, 2257, 412, 212, 2, 132, 174, 0.26, 0, 254, 461, 0.00209),
-    Tile(192, 128, 3843, 1928, 256, 258, 59, 62, 163, 0.20, 0, 2048, 156, 0.00196),
-    Tile(192, 192, 4732, 2574, 425, 259, 31, 45, 104, 0.25, 0, 3107, 27, 0.00147),
-)
+def _read(table: str) -> tuple[Tile, ...]:
+    """Return the tiles of a table whose first line names the fields."""
+    names, *rows = (line.split() for line in table.strip().splitlines())
+    return tuple(Tile(**dict(zip(names, map(_number, row), strict=True))) for row in rows)
+
+
+def _number(word: str) -> Any:
+    return float(word) if "." in word else int(word)
+
+
+TILES: Final = _read("""
+    rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
+      64    64   2897   743    84       91    32     30    60    0.26        62   1391   169      0.00844
+      64   128   2226  1205   114      139    36     85   114    0.33        53   1421   287      0.00323
+      64   256   2722  1713   190      262     3    130   167    0.36         9   1420   226      0.00258
+     128    64   3276   693   110      151   102     34   140    0.44         0   1379   368      0.00185
+     128   128   3564  1196   182      180    90     78   166    0.35         0    911   332      0.00226
+     128   192   4524  1710   266      236    22     59   114    0.30         0    879    25      0.00245
+     128   256   4260  2257   412      212     2    132   174    0.26         0    254   461      0.00209
+     192   128   3843  1928   256      258    59     62   163    0.20         0   2048   156      0.00196
+     192   192   4732  2574   425      259    31     45   104    0.25         0   3107    27      0.00147
+""")
 """The tiles of `bmm_tiles_sm90`."""
-SHARED: Final = Tile(ROWS, COLS, 49, 2174, 692, 0, 5, 96, 192, 0.06, 0, 0, 106, 0.0)
+SHARED: Final = Tile(
+    rows=ROWS,
+    cols=COLS,
+    start=49,
+    wave=2174,
+    step=692,
+    crowded=0,
+    left=5,
+    right=96,
+    both=192,
+    memory=0.06,
+    few_rows=0,
+    merge=0,
+    part=106,
+    partial_sum=0.0,
+)
 """The tile of `bmm_waves_sm90`; `part` is the time of a tile's sums."""
 MEASURED: Final = frozenset((shape.batch, shape.m, shape.n, shape.k) for shape in TUNED)
 """Products that the tuned table of `bmm_sm90` has measured."""
 PLAIN: Final = frozenset(Schedule(tile.rows, tile.cols) for tile in TILES if 192 not in {tile.rows, tile.cols})
 """Schedules with each tile of that table."""
-FINISHED: Final = {(64, 64), (128, 128)}
+EPILOGUE_TILES: Final = {(64, 64), (128, 128)}
 """Tiles whose kernels apply an epilogue."""
-FINISHED_FEW: Final = {(64, 64), (64, 128)}
+EPILOGUE_TILES_OF_FEW_ROWS: Final = {(64, 64), (64, 128)}
 """Those for few rows."""
-UNSPLIT: Final = {(128, 64)}
+UNSPLIT_TILES: Final = {(128, 64)}
 """Tiles without kernels for parts of K."""
-SPLIT_FEW: Final = {(64, 64), (64, 128)}
+SPLIT_TILES_OF_FEW_ROWS: Final = {(64, 64), (64, 128)}
 """Tiles with such kernels for few rows."""
 PARTS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 STEP: Final = 64
@@ -138,7 +164,7 @@ VECTOR: Final = 8
 
 
 def schedule_of(
-    maps: tuple[Mapped, Mapped], sizes: Sizes, processors: int, *, copied_rows: int = TILE, finished: bool = False
+    maps: tuple[Mapped, Mapped], sizes: Sizes, processors: int, *, copied_rows: int = TILE, has_epilogue: bool = False
 ) -> Schedule | None:
     """Choose how a product runs; return None if the tuned table has measured which tile is fastest.
 
@@ -147,19 +173,25 @@ def schedule_of(
         sizes: (B, M, N, K).
         processors: number of SMs.
         copied_rows: rows of a box of the left operand.
-        finished: whether the product has an epilogue.
+        has_epilogue: whether the product has an epilogue.
     """
     batch, rows, cols, depth = sizes
     moved = ELEMENT_BYTES * batch * (rows * depth + depth * cols + rows * cols) / BYTES_PER_NS
     left, right = (bool(of.strides[2] % SECTOR) for of in maps)
     work = _Work(sizes, processors, -(-depth // STEP), moved, (left, right), copied_rows)
-    best = min(work.schedules(finished=finished))
-    if sizes in MEASURED and best[1] in PLAIN and copied_rows == TILE and not maps[0].is_transposed and not finished:
+    best = min(work.schedules(has_epilogue=has_epilogue))
+    if (
+        sizes in MEASURED
+        and best[1] in PLAIN
+        and copied_rows == TILE
+        and not maps[0].is_transposed
+        and not has_epilogue
+    ):
         return None
     _, matrices, height, width = maps[1].shape
     if not right or width % VECTOR or matrices * height > MOST_ROWS:
         return best[1]
-    even = min(work._replace(straddles=(left, False)).schedules(finished=finished, splits=False))
+    even = min(work._replace(straddles=(left, False)).schedules(has_epilogue=has_epilogue, splits=False))
     copy = COPY_NS + matrices * height * width * ELEMENT_BYTES / COPIED_PER_NS
     return even[1]._replace(is_copied=True) if even[0] + copy < best[0] else best[1]
 
@@ -178,37 +210,37 @@ class _Work(NamedTuple):
     copied_rows: int
     """Rows of a box of the left operand."""
 
-    def schedules(self, *, finished: bool, splits: bool = True) -> Iterator[tuple[float, Schedule]]:
+    def schedules(self, *, has_epilogue: bool, splits: bool = True) -> Iterator[tuple[float, Schedule]]:
         """List the schedules of the product, with their times.
 
         Args:
-            finished: whether it has an epilogue.
+            has_epilogue: whether an epilogue follows.
             splits: whether K may be divided.
         """
-        few = self.copied_rows < TILE
-        whole = (FINISHED_FEW if few else FINISHED) if finished else None
+        few_rows = self.copied_rows < TILE
+        epilogue_tiles = EPILOGUE_TILES_OF_FEW_ROWS if few_rows else EPILOGUE_TILES
         for tile in TILES:
             side = tile.rows, tile.cols
             if self.sizes[1] <= TILE < tile.rows:
                 continue
-            if whole is None or side in whole:
+            if not has_epilogue or side in epilogue_tiles:
                 yield self.time(tile), Schedule(*side)
-            if splits and side not in UNSPLIT and (not few or side in SPLIT_FEW):
+            if splits and side not in UNSPLIT_TILES and (not few_rows or side in SPLIT_TILES_OF_FEW_ROWS):
                 for parts in PARTS:
                     if not self.can_divide(tile, parts):
                         break
                     yield self.time_in_parts(tile, parts), Schedule(*side, parts)
-        if not finished and self.can_share():
+        if not has_epilogue and self.can_share():
             yield self.time_shared(), Schedule(SHARED.rows, SHARED.cols, is_shared=True)
 
     def time(self, tile: Tile, parts: int = 1) -> float:
         """Return the time of a launch with a tile, which computes all parts of K."""
         count = tile.count(self.sizes) * parts
         waves = -(-count // self.processors)
-        done = waves * -(-self.steps // parts)
-        saved = tile.few * (TILE - self.copied_rows) / TILE
+        steps = waves * -(-self.steps // parts)
+        saved = tile.few_rows * (TILE - self.copied_rows) / TILE
         load = min(count / self.processors, 1)
-        return tile.time(waves, done, load, self.moved, self.straddles) - saved * done
+        return tile.time(waves, steps, load, self.moved, self.straddles) - saved * steps
 
     def can_divide(self, tile: Tile, parts: int) -> bool:
         """Return whether K may be divided: each part stays deep, and the sums and waves few."""
@@ -223,7 +255,8 @@ class _Work(NamedTuple):
     def time_in_parts(self, tile: Tile, parts: int) -> float:
         """Return the time of a product whose K is divided."""
         batch, rows, cols, _ = self.sizes
-        return self.time(tile, parts) + tile.second + parts * tile.part + parts * batch * rows * cols * tile.sums
+        merge = tile.merge + parts * tile.part + parts * batch * rows * cols * tile.partial_sum
+        return self.time(tile, parts) + merge
 
     def can_share(self) -> bool:
         """Return whether programs can share the last wave: it follows a whole one."""
@@ -233,6 +266,6 @@ class _Work(NamedTuple):
     def time_shared(self) -> float:
         """Return the time of a product whose programs share the last wave."""
         waves, rest = divmod(SHARED.count(self.sizes), self.processors)
-        done = waves * self.steps + max(rest * self.steps / self.processors, LEAST_STEPS)
-        sums = SHARED.second + SHARED.part * (self.processors + rest)
-        return SHARED.time(waves, done, 1, self.moved, self.straddles) + sums
+        steps = waves * self.steps + max(rest * self.steps / self.processors, LEAST_STEPS)
+        merge = SHARED.merge + SHARED.part * (self.processors + rest)
+        return SHARED.time(waves, steps, 1, self.moved, self.straddles) + merge

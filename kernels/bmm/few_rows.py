@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from nojit.kernels.products.matrices import Layout, mapped
 
-__all__ = ["Few", "few_of"]
+__all__ = ["FewRows", "few_rows_of"]
 
 MOST_ROWS: Final = 16
 ROWS: Final = (1, 2, 8, 16)
@@ -28,7 +28,7 @@ VECTOR: Final = 8
 """Elements that a lane loads at once."""
 
 
-class Few(NamedTuple):
+class FewRows(NamedTuple):
     """A product of few rows."""
 
     kernel: str
@@ -40,7 +40,7 @@ class Few(NamedTuple):
     """Distances of rows of the left operand, and of columns of the right one."""
 
 
-def few_of(left: Layout, right: Layout, processors: int) -> Few | None:
+def few_rows_of(left: Layout, right: Layout, processors: int) -> FewRows | None:
     """Return how to compute a product of 16-bit operands at multiples of 16 bytes, or None if no kernel here does or pays.
 
     Args:
@@ -61,5 +61,5 @@ def few_of(left: Layout, right: Layout, processors: int) -> Few | None:
     if rows > 1 and (cols > BLOCK_N * processors or depth > DEPTH + DEPTH_OF_COLUMN * cols):
         return None
     kernel = "bmm_row" if rows <= IN_REGISTERS else "bmm_few"
-    fitting = next(few for few in ROWS if rows <= few)
-    return Few(kernel, is_turned, fitting, (of_a.strides[2], of_b.strides[2]))
+    fitting = next(most for most in ROWS if rows <= most)
+    return FewRows(kernel, is_turned, fitting, (of_a.strides[2], of_b.strides[2]))

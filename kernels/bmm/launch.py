@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from nojit.kernels import library
 from nojit.kernels.bmm.cost import Schedule, schedule_of
-from nojit.kernels.bmm.few_rows import Few, few_of
+from nojit.kernels.bmm.few_rows import FewRows, few_rows_of
 from nojit.kernels.bmm.launch_padded import Padded, aligned
 from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.bmm.product import Product
@@ -81,7 +81,7 @@ def prepare(
     b: Tensor,
     source: Tensor | None,
     out: Tensor | None,
-    finished: bool,
+    has_epilogue: bool,
     maps_run: Callable[[Tensor], bool] | None = None,
     *,
     tuned: bool = False,
@@ -93,7 +93,7 @@ def prepare(
         b: the right operand.
         source: the tensor to add, or None.
         out: where to write the result; None for a new tensor.
-        finished: whether the product has an epilogue: a factor, a tensor to add or an activation.
+        has_epilogue: whether the product has an epilogue: a factor, a tensor to add or an activation.
         maps_run: returns whether the sm_90 kernel, which takes TMA descriptors, may run on a tensor's device; by
             default, it asks the device.
         tuned: whether the launch is to be tuned: the bundle chooses the tile, no operand is copied, programs do not share
@@ -110,9 +110,11 @@ def prepare(
         left, right = transposed(right), transposed(left)
         result, added = transposed(result), transposed(added)
     fits = not is_unaligned(a, b) and (maps_run or takes_maps)(a)
-    validated = _Validated(left, right, result, added, a, finished)
+    validated = _Validated(left, right, result, added, a, has_epilogue)
     few_rows = (
-        few_of(left, right, validated.processors) if fits and not tuned and not library.is_batch_invariant() else None
+        few_rows_of(left, right, validated.processors)
+        if fits and not tuned and not library.is_batch_invariant()
+        else None
     )
     if few_rows is not None:
         return replace(validated.few_rows(few_rows), shape=shape, swapped=swapped is not few_rows.is_turned)
@@ -141,7 +143,7 @@ class _Validated:
     result: Layout
     added: Layout
     a: Tensor
-    finished: bool
+    has_epilogue: bool
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -174,7 +176,7 @@ class _Validated:
     def schedule(self, maps: tuple[Mapped, Mapped, Mapped]) -> Schedule | None:
         """Return how the sm_90 kernels run the product; None if the bundle chooses the tile."""
         return schedule_of(
-            maps[:2], self.sizes, self.processors, copied_rows=self.copied_rows(maps[0]), finished=self.finished
+            maps[:2], self.sizes, self.processors, copied_rows=self.copied_rows(maps[0]), has_epilogue=self.has_epilogue
         )
 
     def shared(self, maps: tuple[Mapped, Mapped, Mapped]) -> Shared:
@@ -200,7 +202,7 @@ class _Validated:
         """
         of_a, of_b, of_out = maps
         splits = 1 if schedule is None else schedule.parts
-        has_epilogue = self.finished and splits == 1
+        has_epilogue = self.has_epilogue and splits == 1
         of_out, panel = stored(of_out, self.a.element_size(), splits)
         named = {
             "TRANS_A": of_a.is_transposed,
@@ -225,13 +227,13 @@ class _Validated:
         sizes = (*self.sizes, splits, padded_width(self.sizes[2]))
         return self._prepared("bmm", None, splits, sizes, strides, named)
 
-    def few_rows(self, product: Few) -> Prepared:
+    def few_rows(self, product: FewRows) -> Prepared:
         """Return the launch arguments for the kernels of few rows."""
         _, rows, cols, depth = self.sizes
         added, result = self.added.strides[1:], self.result.strides[1:]
         if product.is_turned:
             rows, cols, added, result = cols, rows, added[::-1], result[::-1]
-        named = {"EPILOGUE": self.finished, "ROWS": product.rows}
+        named = {"EPILOGUE": self.has_epilogue, "ROWS": product.rows}
         strides = (*product.strides, *added, *result)
         return replace(self._prepared(product.kernel, None, 1, (rows, cols, depth), strides, named), unused=None)
 

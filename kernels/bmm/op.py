@@ -244,11 +244,11 @@ def _run(
     def make(own: list[Any], target: Tensor | None, writer: RecipeWriter) -> Tensor:
         own_source, own_a, own_b = own
         factors = check_number("beta", beta), check_number("alpha", alpha)
-        number, added, finished = _finish(own_source, own_a, own_b, *factors, activation, names)
-        _check(added, own_a, own_b, target, finished, names)
+        number, added, has_epilogue = _finish(own_source, own_a, own_b, *factors, activation, names)
+        _check(added, own_a, own_b, target, has_epilogue, names)
         if target is not None:
             _check_apart(added, own_a, own_b, target, names)
-        call = prepare(own_a, own_b, added, target, finished)
+        call = prepare(own_a, own_b, added, target, has_epilogue)
         return call(own_a, own_b, added, target, (number, factors[1], factors[0]), writer)
 
     return made_and_remembered(_MEMO, (source, a, b), out, words, make)
@@ -269,11 +269,11 @@ def _finish(
     return number, source, source is not None or alpha != 1.0 or number != 0
 
 
-def _check(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None, finished: bool, names: Names) -> None:
+def _check(source: Tensor | None, a: Tensor, b: Tensor, out: Tensor | None, has_epilogue: bool, names: Names) -> None:
     check_operands(a, b, names, batched=a.dim() == BATCHED)
     if source is not None:
         check_input(source, a, b, names[0])
-    if finished and a.dtype == torch.int8:
+    if has_epilogue and a.dtype == torch.int8:
         refuse_type("activation", "'none' for int8", "another")
     if out is not None:
         check_out(out, a, b, names[0])

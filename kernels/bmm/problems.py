@@ -96,7 +96,7 @@ class GemmProblem:
         # scaled so that results are near one
         b.mul_(one.k**-0.5)
         b = b.mT if one.trans_b else b
-        call = prepare(a, b, None, None, finished=False, maps_run=lambda _: self.kernel == "bmm_sm90", tuned=True)
+        call = prepare(a, b, None, None, has_epilogue=False, maps_run=lambda _: self.kernel == "bmm_sm90", tuned=True)
         launch, out = requested(lambda: call(a, b, None, None, (0, 1.0, 0.0)), self.kernel)
         if self.kernel == "bmm_merge":
             parts = launch.args[0].normal_(generator=source)

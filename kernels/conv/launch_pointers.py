@@ -192,7 +192,7 @@ def launch_product(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: T
     )
     _, across, down, *_ = one.weight_strides(w)
     b = writer.stands(w.as_strided((batch, one.c_len, one.n_len), (0, down, across)), w)
-    call = prepare(a, b, bias, result, finished=bias is not None)
+    call = prepare(a, b, bias, result, has_epilogue=bias is not None)
     call(a, b, bias, result, (0, 1.0, float(bias is not None)), writer)
     return True
 

@@ -11,7 +11,7 @@ from unittest import mock
 
 import torch
 from nojit.kernels.bmm import baddbmm, bmm, launch, op, reference
-from nojit.kernels.bmm.cost import TILES, UNSPLIT, Schedule
+from nojit.kernels.bmm.cost import TILES, UNSPLIT_TILES, Schedule
 from nojit.kernels.mm_plus_mm import launch as pair_prepared
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.mm_plus_mm import op as pair_op
@@ -199,9 +199,9 @@ def prepared_anew(
 ) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
 
-    def schedule_of(*_: object, finished: bool, **__: object) -> Schedule | None:
-        own = shared or padded or finished
-        return schedule or (Schedule(64, 64, is_shared=shared and not finished, is_copied=padded) if own else None)
+    def schedule_of(*_: object, has_epilogue: bool, **__: object) -> Schedule | None:
+        own = shared or padded or has_epilogue
+        return schedule or (Schedule(64, 64, is_shared=shared and not has_epilogue, is_copied=padded) if own else None)
 
     with ExitStack() as stack:
         stack.callback(operator._MEMO.forget)
@@ -211,7 +211,7 @@ def prepared_anew(
         if preparing is launch:
             stack.enter_context(mock.patch.object(launch, "schedule_of", schedule_of))
             if not few:
-                stack.enter_context(mock.patch.object(launch, "few_of", return_value=None))
+                stack.enter_context(mock.patch.object(launch, "few_rows_of", return_value=None))
         yield
 
 
@@ -305,7 +305,7 @@ def _tile_cases() -> Iterator[Case]:
     for dtype, trans, tile in itertools.product(dtypes, itertools.product((False, True), repeat=2), TILES):
         side = tile.rows, tile.cols
         yield Case(dtype, (3, 392, 520, 1032), trans, schedule=Schedule(*side))
-        if side not in UNSPLIT:
+        if side not in UNSPLIT_TILES:
             yield Case(dtype, (2, 200, 520, 2056), trans, schedule=Schedule(*side, 3))
     for dtype, rows, columns in itertools.product(dtypes, (9, 24), (False, True)):
         for schedule in (

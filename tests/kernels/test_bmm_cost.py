@@ -49,16 +49,16 @@ def built() -> frozenset[tuple[object, ...]]:
     st.booleans(),
     st.sampled_from([1, 20, 114, LARGE]),
 )
-def test_every_product_gets_a_way_that_has_a_kernel(sizes, rows_of_a, columns, finished, processors):
+def test_every_product_gets_a_way_that_has_a_kernel(sizes, rows_of_a, columns, has_epilogue, processors):
     batch, m, n, k = sizes
     m = m if rows_of_a else 8 * m
     found = schedule(
-        batch, m, 8 * n, 8 * k, rows_of_a=rows_of_a, columns=columns, finished=finished, processors=processors
+        batch, m, 8 * n, 8 * k, rows_of_a=rows_of_a, columns=columns, has_epilogue=has_epilogue, processors=processors
     )
     if found is None:
         return
-    assert not finished or not found.is_shared
-    if found.is_shared or (finished and found.parts == 1):
+    assert not has_epilogue or not found.is_shared
+    if found.is_shared or (has_epilogue and found.parts == 1):
         return
     panel = 64 if found.parts == 1 else 32
     boxes = copied_rows(m, whole=not rows_of_a)
@@ -100,7 +100,7 @@ def test_other_products_do_not_share_a_wave(sizes):
 
 def test_the_tuned_table_chooses_where_it_was_measured():
     assert schedule(1, 4096, 4096, 4096) is None
-    assert schedule(1, 4096, 4096, 4096, finished=True) is not None
+    assert schedule(1, 4096, 4096, 4096, has_epilogue=True) is not None
     assert schedule(1, 4096, 4096, 4104) is not None
 
 
@@ -124,5 +124,5 @@ def test_more_waves_or_steps_never_take_less_time(tile, waves, steps):
 def test_tiles_have_numbers_that_can_be_times():
     for tile in TILES:
         assert all(number >= 0 for number in tile)
-        assert tile.few < tile.step, f"steps of {tile} would take no time"
+        assert tile.few_rows < tile.step, f"steps of {tile} would take no time"
         assert isinstance(tile, Tile)

@@ -54,7 +54,7 @@ def merge(partial: Tensor, out: Tensor, source: Tensor, *numbers: Any) -> None:
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a device of a few processors that takes maps."""
     sm90.pretend(monkeypatch, launch_module)
-    monkeypatch.setattr(launch_module, "few_of", lambda *_: None)
+    monkeypatch.setattr(launch_module, "few_rows_of", lambda *_: None)
     monkeypatch.setattr(launch_module, "schedule_of", schedule_of)
     chosen.clear()
     chosen.update(request.param)

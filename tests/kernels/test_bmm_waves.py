@@ -23,9 +23,9 @@ asked: list[str] = []
 programs: list[int] = []
 
 
-def schedule_of(*_: Any, finished: bool, **__: Any) -> Schedule:
+def schedule_of(*_: Any, has_epilogue: bool, **__: Any) -> Schedule:
     """Share the last wave wherever that is allowed."""
-    return Schedule(64, 64) if finished else Schedule(128, 256, is_shared=True)
+    return Schedule(64, 64) if has_epilogue else Schedule(128, 256, is_shared=True)
 
 
 @pytest.fixture(autouse=True)
