@@ -18,10 +18,10 @@ from nojit.aot.manifest.archs import check_target
 from nojit.aot.manifest.config_rules import check_config, check_options
 from nojit.aot.manifest.expressions import check_rules
 from nojit.aot.manifest.function_names import check_name
+from nojit.aot.manifest.key_checks import check_keys
 from nojit.aot.manifest.mistakes import Mistakes
 from nojit.aot.manifest.placeholders import find_placeholders
 from nojit.aot.manifest.spec import PATTERNS, BundleSpec, KernelSpec, Manifest
-from nojit.aot.manifest.structure import check_structure
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.manifest.tuning_rules import check_batch, check_tuning
 from nojit.runtime.base.wording import worded
@@ -147,7 +147,7 @@ def _reading(source: ManifestText, data: dict[str, Any], mistakes: Mistakes) -> 
     if placeholders:
         # an answer can change whether the rest is right
         return Reading(source, None, ())
-    check_structure(data, Manifest, "$", PATTERNS, found)
+    check_keys(data, Manifest, "$", PATTERNS, found)
     bundle = _converted(data.get("bundle"), BundleSpec, "$.bundle", found)
     if bundle is not None:
         bundle = msgspec.structs.replace(bundle, archs=_known_archs(bundle.archs, found))
@@ -211,7 +211,7 @@ S = TypeVar("S", bound=Struct)
 
 
 def _converted(data: object, struct: type[S], place: str, found: Mistakes) -> S | None:
-    """Return a parsed TOML table as `struct`; None if the table has a structural mistake.
+    """Return a parsed TOML table as `struct`; None if a key of it has a mistake.
 
     The caller has already added the table's mistakes to `found`.
 

@@ -1,4 +1,4 @@
-"""Structural check of a manifest. It reports every mistake, whereas `msgspec` stops at the first. Pure."""
+"""Check of a manifest's keys: unknown ones ("did you mean"), missing ones, types, lengths. It reports every mistake, whereas `msgspec` stops at the first. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.base.wording import key_among
 from nojit.runtime.values import identity
 
-__all__ = ["check_structure"]
+__all__ = ["check_keys"]
 
 _WORDS: Final[dict[type[inspect.Type], str]] = {
     inspect.StructType: "a table",
@@ -26,7 +26,7 @@ _WORDS: Final[dict[type[inspect.Type], str]] = {
 }
 
 
-def check_structure(
+def check_keys(
     data: object, struct: type[Struct], place: str, spellings: Mapping[str, str], mistakes: Mistakes
 ) -> None:
     """Add a mistake for each unknown or missing key, wrong type, and value out of range in parsed TOML.
