@@ -115,19 +115,19 @@ def run(
     Raises:
         PackageError: the cache cannot be written.
     """
-    farm = _Farm(jobs, compile_variant, cache, check, expect)
+    build = _BuildJobs(jobs, compile_variant, cache, check, expect)
     done = False
     try:
-        yield from farm.find()
-        if farm.missing:
+        yield from build.find()
+        if build.missing:
             with open_executor() as executor, _uncollected():
-                yield from farm.compile_missing(executor, ahead, keep_going=keep_going)
+                yield from build.compile_missing(executor, ahead, keep_going=keep_going)
         done = True
     finally:
         cache.close(hurry=not done)
 
 
-class _Farm:
+class _BuildJobs:
     """The jobs of one build, by key: found in the cache, compiled here, or left to other builds."""
 
     def __init__(
@@ -224,6 +224,7 @@ class _Farm:
             self._cache.abandon(key)
             yield from (Finished(job, None, error, cached=False) for job in same)
             return
+        # before the caller hears of it: a build that is killed resumes from the cache
         self._cache.put_entry(key, entry, self._own)
         for number, job in enumerate(same):
             yield Finished(job, compiled, None, cached=number > 0)

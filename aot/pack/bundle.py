@@ -9,11 +9,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from nojit.aot.pack.compression import compress, compress_attachment, compress_group
+from nojit.aot.pack.distinct_images import distinct_images
 from nojit.aot.pack.grouping import group_alike
 from nojit.aot.pack.index import encode_header, encode_index
 from nojit.aot.pack.sections import encode_groups, encode_images, encode_table
 from nojit.aot.pack.tables import KernelContent, build_table
-from nojit.aot.variants.variant import CompiledVariant, Variant
 from nojit.runtime import _core
 from nojit.runtime.bundle.format import (
     Attachment,
@@ -133,7 +133,7 @@ def _groups_of(images: Sequence[bytes]) -> Iterator[list[bytes]]:
 
 
 def _pack_kernels(kernels: Sequence[KernelContent], executor: Executor) -> list[_Packed]:
-    grouped = [list(_groups_of(_distinct_images(kernel))) for kernel in kernels]
+    grouped = [list(_groups_of(distinct_images(kernel))) for kernel in kernels]
     compressing = [[executor.submit(compress_group, b"".join(group)) for group in groups] for groups in grouped]
     # a section holds the digests of its groups, so groups are compressed first
     payloads = [tuple(group.result() for group in groups) for groups in compressing]
@@ -184,20 +184,3 @@ def _check_readable(content: BundleContent, raw_index: bytes, kernels: Sequence[
             _core.Placement(placement, entry.images, entry.payload_bytes, where)
     except BundleFormatError as error:
         raise PackageError("expected content that the bundle format can hold", got=error.finding()) from error
-
-
-def _distinct_images(kernel: KernelContent) -> list[bytes]:
-    """Return the distinct images of a kernel, sorted by config, then by inputs, so that similar ones are adjacent."""
-    return list(dict.fromkeys(compiled.image for _, compiled in sorted(kernel.variants, key=_origin)))
-
-
-def _origin(pair: tuple[Variant, CompiledVariant]) -> tuple[object, ...]:
-    variant, _ = pair
-    return (
-        repr(variant.config.constexprs),
-        repr(variant.options),
-        repr([value for value in variant.constexprs if value not in variant.derived]),
-        variant.signature,
-        repr(variant.derived),
-        variant.hints,
-    )
