@@ -9,7 +9,7 @@ from triton.experimental.gluon.language.nvidia.hopper import tma
 @builtin
 def _add_out(tensor_desc, coord, src, _semantic=None):
     """Add a tile in shared memory to a tile in global memory, as newer versions of Triton's async_atomic_add do."""
-    from triton._C.libtriton.ir import DESCRIPTOR_REDUCE_KIND  # noqa: PLC0415 - for an older Triton only
+    from triton._C.libtriton.ir import DESCRIPTOR_REDUCE_KIND  # for an older Triton only
 
     coord = _semantic._convert_to_ir_values(coord, require_i64=False)  # noqa: SLF001 - as Triton's own do
     _semantic.builder.create_async_tma_reduce(DESCRIPTOR_REDUCE_KIND.ADD, tensor_desc.handle, coord, src.handle)

@@ -92,7 +92,7 @@ class Source:
 def _from_bundles(name: str) -> Kernel:
     """Return the kernel `name` from the bundles at hand: for each arch, from the first bundle that holds it."""
     # import here: bundles open at the first launch, and a process that overrides the provider never opens any
-    from nojit.runtime.discovery.discover import LIBRARY, operators_ask, remedy, survey  # noqa: PLC0415
+    from nojit.runtime.discovery.discover import LIBRARY, operators_ask, remedy, survey
 
     found, problems, broken = survey(os.environ)
     if problems:
@@ -121,12 +121,12 @@ def _missing(error: KernelNotFoundError, name: str) -> Kernel:
 
     It raises `error` if ``NOJIT_MISS`` is ``error``.
     """
-    from nojit.runtime.fallback.jit_functions import UnavailableError  # noqa: PLC0415 - as above
-    from nojit.runtime.fallback.policy import policy  # noqa: PLC0415 - as above
+    from nojit.runtime.fallback.jit_functions import UnavailableError
+    from nojit.runtime.fallback.policy import policy
 
     if policy() == "error":
         raise error
-    from nojit.kernels.unbuilt import unbuilt  # noqa: PLC0415 - as above
+    from nojit.kernels.unbuilt import unbuilt
 
     try:
         return unbuilt(name)
@@ -145,10 +145,10 @@ def _bundles_of_kernels(
     an error when it is loaded. A foreign bundle is skipped if it is damaged, refused, or older than one beside it.
     Bundles stay open, so that the launched bytes are the verified bytes.
     """
-    from nojit.runtime.discovery.discover import bundles_of_kernels, serving  # noqa: PLC0415 - as above
-    from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded  # noqa: PLC0415 - as above
-    from nojit.runtime.loader import process_policy  # noqa: PLC0415 - loads the binding
-    from nojit.runtime.observe.events import log  # noqa: PLC0415 - as above
+    from nojit.runtime.discovery.discover import bundles_of_kernels, serving
+    from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded
+    from nojit.runtime.loader import process_policy  # loads the binding
+    from nojit.runtime.observe.events import log
 
     accept, bundles, passed_over = process_policy(), [], [*broken]
     for one, _ in files:
@@ -178,7 +178,7 @@ def _bundles_of_kernels(
 @cache
 def _open(files: tuple[BundleFile, ...], names: tuple[str, ...]) -> Bundle:
     """Open several files, bundles for different archs, as one bundle; the result is cached."""
-    from nojit.runtime.loader import Bundle  # noqa: PLC0415 - loads the binding
+    from nojit.runtime.loader import Bundle  # loads the binding
 
     return Bundle([file.duplicate() for file in files], names=names)
 
@@ -233,7 +233,7 @@ def is_batch_invariant() -> bool:
 
 @cache
 def _is_set_in_the_environment() -> bool:
-    from nojit.runtime.tuning.batch_invariance import is_batch_invariant as read  # noqa: PLC0415 - as above
+    from nojit.runtime.tuning.batch_invariance import is_batch_invariant as read
 
     return read()
 

@@ -29,11 +29,11 @@ _PLACES = {
 def __getattr__(name: str) -> Any:
     """Return the version or a function of the package, looked up on first use."""
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import
+        from importlib.metadata import version  # slow to import
 
         return version("nojit")
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - as above
+    from importlib import import_module
 
     return getattr(import_module(_PLACES[name]), name)

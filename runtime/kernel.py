@@ -104,7 +104,7 @@ class Kernel(FirstCalls):
                 several devices, the first one counts.
             kwargs: the named arguments of a call.
         """
-        from nojit.runtime.explain.explanation import explain  # noqa: PLC0415 - launches ask for no reasons
+        from nojit.runtime.explain.explanation import explain
 
         there, facts = self._facts(*args, **kwargs)
         ordinal = there if device is None else device
@@ -126,7 +126,7 @@ class Kernel(FirstCalls):
             ArgumentError: the kernel cannot take an argument.
             NoMatchingVariantError: no variant matches.
         """
-        from nojit.runtime.explain.explanation import choose  # noqa: PLC0415 - tuners ask
+        from nojit.runtime.explain.explanation import choose
 
         there, facts = self._facts(*args, **kwargs)
         bundle = self._bundles.bundle_for(self._bundles.capability(arch, there if device is None else device))
@@ -149,7 +149,7 @@ class Kernel(FirstCalls):
             BundleError: the image differs from the one that was built.
             DriverError: the CUDA driver reports an error.
         """
-        from nojit.runtime.call.bound_call import is_dtype, placeholder  # noqa: PLC0415 - launches take tensors
+        from nojit.runtime.call.bound_call import is_dtype, placeholder
 
         if any(map(is_dtype, args)) or any(map(is_dtype, kwargs.values())):
             runtime = {param.name: not param.constexpr for param in self._params}
@@ -174,7 +174,7 @@ class Kernel(FirstCalls):
             ArgumentError: no variant has a name or value of `only`.
         """
         if only is not None:
-            from nojit.runtime.first_call.rows_to_load import check_only  # noqa: PLC0415 - most preloads load all
+            from nojit.runtime.first_call.rows_to_load import check_only
 
             check_only([self.variants(device)], only, f"kernel {self.name}")
         return self.load_variants(device, only)
@@ -218,14 +218,14 @@ class Kernel(FirstCalls):
     @property
     def params(self) -> tuple[KernelParam, ...]:
         """The function's params in its order."""
-        from nojit.runtime.triton_attributes import params_of  # noqa: PLC0415 - launches ask for none
+        from nojit.runtime.triton_attributes import params_of
 
         return params_of(self._bundles.first_table)
 
     @property
     def configs(self) -> tuple[LaunchConfig, ...]:
         """The manifest's configs, of the first available architecture."""
-        from nojit.runtime.triton_attributes import config_of  # noqa: PLC0415 - as above
+        from nojit.runtime.triton_attributes import config_of
 
         return tuple(map(config_of, self._bundles.first_table.configs))
 
@@ -236,7 +236,7 @@ class Kernel(FirstCalls):
         Raises:
             AttributeError: the kernel was not launched yet, or Triton's JIT ran every call.
         """
-        from nojit.runtime.triton_attributes import config_of  # noqa: PLC0415 - as above
+        from nojit.runtime.triton_attributes import config_of
 
         if self._last is None:
             raise AttributeError(f"kernel {self.name} has no best_config: expected a launch before, got none")
@@ -268,7 +268,7 @@ class Kernel(FirstCalls):
 def _rows_to_load(table: KernelTable, only: Only | None) -> list[int]:
     if only is None:
         return table.handle().rows_to_load(None)
-    from nojit.runtime.first_call.rows_to_load import rows_to_load  # noqa: PLC0415 - most preloads load all
+    from nojit.runtime.first_call.rows_to_load import rows_to_load
 
     return rows_to_load(table, only)
 
@@ -276,8 +276,8 @@ def _rows_to_load(table: KernelTable, only: Only | None) -> list[int]:
 def _key_of(table: KernelTable, call: CallFacts) -> dict[str, int]:
     if table.tuning is None:
         return {}
-    from nojit.runtime.explain.selection import Selection  # noqa: PLC0415 - tuners ask
-    from nojit.runtime.tuning.lookup import Lookup  # noqa: PLC0415 - as above
+    from nojit.runtime.explain.selection import Selection
+    from nojit.runtime.tuning.lookup import Lookup
 
     numbers = Selection(table, call, Lookup(table.tuning, None, "")).engine.numbers
     return dict(zip(table.tuning.key, numbers, strict=True))

@@ -81,7 +81,7 @@ def _load(path: str | os.PathLike[str], names: tuple[str, ...]) -> Bundle:
 
 def _expect_called(bundle: Bundle, name: str) -> None:
     """Require that every bundle has the name `name`, or is the twin of one that has."""
-    from nojit.runtime.discovery.debug_twins import is_called  # noqa: PLC0415 - seldom asked for
+    from nojit.runtime.discovery.debug_twins import is_called
 
     for file in bundle.files:
         if not is_called(file.index.name, name):
@@ -101,8 +101,8 @@ def _hidden_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     if not _may_be_name(path) or os.environ.get("NOJIT_TRUST") in {None, "any"}:
         return ()
-    from nojit.runtime.discovery.discover import asked_names, names  # noqa: PLC0415 - rarely needed
-    from nojit.runtime.discovery.installed import normalized  # noqa: PLC0415 - as above
+    from nojit.runtime.discovery.discover import asked_names, names
+    from nojit.runtime.discovery.installed import normalized
 
     name = os.fsdecode(path)
     return asked_names(name) if normalized(name) in map(normalized, names(os.environ)) else ()
@@ -110,7 +110,7 @@ def _hidden_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 def _load_named(name: str) -> Bundle:
     # a bundle that is loaded by its path needs no package metadata
-    from nojit.runtime.discovery.discover import asked_names, named  # noqa: PLC0415
+    from nojit.runtime.discovery.discover import asked_names, named
 
     found = named(name, os.environ)
     return Bundle([one.file or one.path for one in found], first_wins=True, names=asked_names(name))
@@ -200,7 +200,7 @@ class Bundle:
         bundles = self._by_kernel.get(name)
         if bundles is None:
             where = ", ".join(file.path for file in self.files)
-            from nojit.runtime.base.suggestions import nearest_or_few  # noqa: PLC0415 - only an error pays for it
+            from nojit.runtime.base.suggestions import nearest_or_few
 
             near = nearest_or_few(name, self.kernels)
             raise KernelNotFoundError(
@@ -262,7 +262,7 @@ class Bundle:
         else:
             chosen = [self.kernel(name) for name in kernels]
         if only is not None and chosen:
-            from nojit.runtime.first_call.rows_to_load import check_only  # noqa: PLC0415 - most preloads load all
+            from nojit.runtime.first_call.rows_to_load import check_only
 
             check_only([kernel.variants(device) for kernel in chosen], only, repr(self))
         return sum(kernel.load_variants(device, only) for kernel in chosen)
@@ -302,14 +302,14 @@ def process_policy() -> Accept | None:
     policy = os.environ.get("NOJIT_TRUST")
     if policy is None or policy == "any":
         return None
-    from nojit.runtime.trust.policy import accept_of  # noqa: PLC0415 - seldom set
+    from nojit.runtime.trust.policy import accept_of
 
     return accept_of(policy, os.environ.get("NOJIT_TRUSTED_KEYS"))
 
 
 def _with_twins(files: tuple[BundleFile, ...], places: str, accept: Accept | None) -> tuple[BundleFile, ...]:
     """Replace bundles by their twins with line info, if ``NOJIT_DEBUG_INFO`` names any."""
-    from nojit.runtime.discovery.debug_twins import with_twins  # noqa: PLC0415 - seldom set
+    from nojit.runtime.discovery.debug_twins import with_twins
 
     return with_twins(files, places, accept)
 
@@ -318,7 +318,7 @@ def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tupl
     """Keep the newest version of each bundle of a folder and close the others; return both, the others with the reason."""
     if len({file.index.target.image_arch for file in files}) == len(files):
         return files, ()
-    from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded  # noqa: PLC0415 - rarely needed
+    from nojit.runtime.discovery.versions import BundleVersion, newer_lies_beside, superseded
 
     older = superseded([BundleVersion.of(file) for file in files])
     kept = []
@@ -331,14 +331,14 @@ def _newest(files: tuple[BundleFile, ...]) -> tuple[tuple[BundleFile, ...], tupl
 
 
 def _batch_invariant() -> bool:
-    from nojit.runtime.tuning.batch_invariance import is_batch_invariant  # noqa: PLC0415 - seldom set
+    from nojit.runtime.tuning.batch_invariance import is_batch_invariant
 
     return is_batch_invariant()
 
 
 def _overrides(places: str, bundles: Mapping[str, Sequence[ArchBundle]]) -> dict[str, dict[ArchBundle, TuningSource]]:
     """Read the tuned tables of ``NOJIT_TUNING``, which replace the bundles' own; return them by kernel and file."""
-    from nojit.runtime.tuning.overrides import override_of, read_overrides  # noqa: PLC0415 - seldom set
+    from nojit.runtime.tuning.overrides import override_of, read_overrides
 
     overrides: dict[str, dict[ArchBundle, TuningSource]] = {}
     for kernel, tuned in read_overrides(places).items():

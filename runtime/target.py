@@ -103,7 +103,7 @@ class ImageArch(Record):
 
 def _engine() -> Any:
     # tables import this module, and the binding imports tables
-    from nojit.runtime import _core  # noqa: PLC0415
+    from nojit.runtime import _core
 
     return _core
 

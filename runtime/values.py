@@ -92,7 +92,7 @@ def decode_value(value: Json, where: str) -> Value:
     Raises:
         BundleFormatError: any other JSON, or tuples nested too deeply.
     """
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
-    from nojit.runtime.base.strict_json import canonical_json  # noqa: PLC0415 - bundles are read by the core
+    from nojit.runtime import _core  # which imports tables, and tables this
+    from nojit.runtime.base.strict_json import canonical_json
 
     return _core.read_value(canonical_json(value), where)

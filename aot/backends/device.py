@@ -115,7 +115,7 @@ def driver_of(device: Device, base: type[Any], target: Callable[[], Any]) -> Any
             return device.of_arch("driver.active.get_current_target()", target())
 
         def get_active_torch_device(self) -> Any:
-            import torch  # noqa: PLC0415 - as Triton's own driver does
+            import torch  # as Triton's own driver does
 
             return torch.device("cuda", 0)
 

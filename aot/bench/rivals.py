@@ -56,7 +56,7 @@ def _static_launcher() -> Any:
 
 
 def _cuda_core(stage: Stage) -> Timer:
-    import ctypes  # noqa: PLC0415 - only this contender needs its scalars
+    import ctypes
 
     core = _cuda_core_module()
     image = stage.image()

@@ -12,8 +12,6 @@ of the last kernel's output.
 """
 
 # imports happen inside functions, because their time is part of the measurement
-# ruff: noqa: PLC0415
-
 from __future__ import annotations
 
 import sys

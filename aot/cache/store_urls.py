@@ -105,7 +105,7 @@ class _Objects:
         """Return fsspec's file system and the path in it."""
         with self._lock:
             if self._opened is None:
-                from fsspec.core import url_to_fs  # noqa: PLC0415 - slow to import, and of an extra
+                from fsspec.core import url_to_fs  # slow to import, and of an extra
 
                 files, root = url_to_fs(self.url, **self._options)
                 if hasattr(files, "retries"):

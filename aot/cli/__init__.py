@@ -18,7 +18,7 @@ def main() -> NoReturn:
     """Run the command line of this process and exit."""
     _open_closed_streams()
     try:
-        from nojit.aot.cli.group import cli  # noqa: PLC0415 - the runtime alone installs the script too, without click
+        from nojit.aot.cli.group import cli  # the runtime alone installs the script too, without click
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise

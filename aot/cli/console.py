@@ -228,9 +228,9 @@ def _wrapped(text: str, width: int, margin: str) -> list[str]:
 
 
 def _columns(console: Console, headers: Sequence[str], rows: Sequence[Sequence[str]], indent: int) -> list[str]:
-    from rich.padding import Padding  # noqa: PLC0415 - slow to import, and JSON needs none
-    from rich.table import Table  # noqa: PLC0415 - slow to import
-    from rich.text import Text  # noqa: PLC0415 - slow to import
+    from rich.padding import Padding  # slow to import, and JSON needs none
+    from rich.table import Table  # slow to import
+    from rich.text import Text  # slow to import
 
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold", show_edge=False)
     for number, header in enumerate(headers, 1):
@@ -263,7 +263,7 @@ def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, 
 
 def rich_console(stream: IO[str]) -> Console:
     """Return a console on a stream: with colours on a terminal, without a width limit elsewhere."""
-    from rich.console import Console  # noqa: PLC0415 - slow to import, and JSON needs none
+    from rich.console import Console  # slow to import, and JSON needs none
 
     bounded = stream.isatty() or "COLUMNS" in os.environ
     return Console(

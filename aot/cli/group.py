@@ -145,7 +145,7 @@ def _write_error(words: Sequence[str], error: BaseException, message: str, code:
 
 def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import, and only this needs it
+        from importlib.metadata import version  # slow to import, and only this needs it
 
         click.echo(f"nojit {version('nojit')}")
         ctx.exit()

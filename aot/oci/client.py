@@ -125,7 +125,7 @@ class Client:
         Raises:
             RegistryError: the connection broke (``unavailable``).
         """
-        import requests  # noqa: PLC0415 - of an extra
+        import requests  # of an extra
 
         if answer.stream is None:
             yield answer.content
@@ -160,7 +160,7 @@ class Client:
         self, method: str, url: str, headers: Mapping[str, str], *, stream: bool = False, redirects: bool, **rest: Any
     ) -> Answer:
         """Send one request without a second try; see `send`."""
-        import requests  # noqa: PLC0415 - of an extra
+        import requests  # of an extra
 
         if self._session is None:
             self._session = _new_session(self.limits, plain=self._plain)
@@ -233,9 +233,9 @@ def _new_session(limits: Limits, *, plain: bool) -> requests.Session:
         limits: the slowest pace of answers.
         plain: whether HTTP without TLS is allowed.
     """
-    from http.cookiejar import DefaultCookiePolicy  # noqa: PLC0415 - slow to import
+    from http.cookiejar import DefaultCookiePolicy  # slow to import
 
-    import requests  # noqa: PLC0415 - of an extra
+    import requests  # of an extra
 
     class Session(requests.Session):
         def rebuild_auth(self, prepared_request: Any, response: Any) -> None:
@@ -275,7 +275,7 @@ def _seconds(text: str) -> float | None:
 
 def _broken(error: BaseException) -> str:
     """Return how a connection broke, without the URL, which may hold a signature."""
-    import requests  # noqa: PLC0415 - of an extra
+    import requests  # of an extra
 
     seen: list[BaseException] = [error]
     # the list grows while it is read

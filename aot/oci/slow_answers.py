@@ -62,10 +62,10 @@ def paced_adapter(limits: Limits) -> HTTPAdapter:
 
     `limits`: the slowest pace, and the time over which it is measured.
     """
-    from requests.adapters import HTTPAdapter  # noqa: PLC0415 - of an extra
-    from urllib3.connection import HTTPConnection, HTTPSConnection  # noqa: PLC0415 - as above
-    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool  # noqa: PLC0415 - as above
-    from urllib3.poolmanager import ProxyManager  # noqa: PLC0415 - as above
+    from requests.adapters import HTTPAdapter  # of an extra
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+    from urllib3.poolmanager import ProxyManager
 
     class Response(HTTPResponse):
         def __init__(self, *args: Any, **more: Any) -> None:

@@ -197,8 +197,8 @@ def _files_of(modules: Iterable[str]) -> list[str]:
 def _beside(bundle: Path) -> tuple[Path, Path, Path]:
     """Return the paths of a bundle's report, statement and signed statement."""
     # a build has loaded these; a stamp is checked without them
-    from nojit.aot.inspect.places import report_path  # noqa: PLC0415
-    from nojit.aot.provenance.statement import statement_path  # noqa: PLC0415
-    from nojit.runtime.trust.envelope import signed_path  # noqa: PLC0415
+    from nojit.aot.inspect.places import report_path
+    from nojit.aot.provenance.statement import statement_path
+    from nojit.runtime.trust.envelope import signed_path
 
     return report_path(bundle), statement_path(bundle), Path(signed_path(str(bundle)))

@@ -125,11 +125,11 @@ class DaskConnection:
         Raises:
             LostError: the scheduler does not answer.
         """
-        import dask.config  # noqa: PLC0415 - of an extra, and slow to import
+        import dask.config  # of an extra, and slow to import
 
         # otherwise Dask estimates the size of each message, to pack large ones in a thread; it reads this when it is imported
         dask.config.set({"distributed.comm.offload": False})
-        from distributed import Client  # noqa: PLC0415 - as above
+        from distributed import Client
 
         client: Any = Client(
             address,
@@ -178,8 +178,8 @@ class DaskConnection:
 
     async def run(self, name: str, job: bytes, only: Collection[str] | None) -> bytes:
         """See `Connection.run`."""
-        from distributed import CancelledError  # noqa: PLC0415 - as above
-        from distributed.scheduler import KilledWorker  # noqa: PLC0415 - as above
+        from distributed import CancelledError
+        from distributed.scheduler import KilledWorker
 
         try:
             future = self._futures[name] = await self._submit(name, job, only)

@@ -95,7 +95,7 @@ class Results:
             task.cancel()
 
     async def _take(self, name: str, address: str) -> bytes | None:
-        from distributed.worker import get_data_from_worker  # noqa: PLC0415 - of an extra, and slow to import
+        from distributed.worker import get_data_from_worker  # of an extra, and slow to import
 
         answer: Any = await get_data_from_worker(self._client.rpc, [name], address, who=self._client.id)
         # a busy worker gives no data
@@ -130,7 +130,7 @@ class Results:
 
     async def _collect(self, places: Mapping[str, str], wanted: Mapping[str, asyncio.Future[_Place]]) -> None:
         """Take results by one of their workers; those that it does not get are taken one by one."""
-        from distributed.protocol.pickle import dumps  # noqa: PLC0415 - of an extra, and slow to import
+        from distributed.protocol.pickle import dumps  # of an extra, and slow to import
 
         found: Mapping[str, bytes] = {}
         with contextlib.suppress(Exception):

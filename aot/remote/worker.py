@@ -95,7 +95,7 @@ async def collect(places: Mapping[str, str], dask_worker: Any = None) -> dict[st
 
 
 async def _take(dask_worker: Any, address: str, names: Sequence[str]) -> dict[str, bytes]:
-    from distributed.worker import get_data_from_worker  # noqa: PLC0415 - of an extra, and slow to import
+    from distributed.worker import get_data_from_worker  # of an extra, and slow to import
 
     if address == dask_worker.address:
         return {name: dask_worker.data[name] for name in names if name in dask_worker.data}
@@ -112,7 +112,7 @@ def known_workers(dask_scheduler: Any) -> dict[str, tuple[int, float]]:
 
     `dask_scheduler`: the scheduler, which Dask passes.
     """
-    from distributed.metrics import time  # noqa: PLC0415 - of an extra, and slow to import
+    from distributed.metrics import time  # of an extra, and slow to import
 
     now = time()
     return {address: (known.nthreads, now - known.last_seen) for address, known in dask_scheduler.workers.items()}
@@ -120,7 +120,7 @@ def known_workers(dask_scheduler: Any) -> dict[str, tuple[int, float]]:
 
 def _task() -> tuple[int, Callable[[], bool]]:
     """Return the number of the worker's threads, and a function that tells whether the scheduler has dropped this task."""
-    from distributed import get_worker  # noqa: PLC0415 - of an extra, and slow to import
+    from distributed import get_worker  # of an extra, and slow to import
 
     try:
         worker = get_worker()

@@ -68,8 +68,8 @@ def make_key(path: Path, password: bytes | None = None) -> NewKey:
     Raises:
         PackageError: a file exists already, or cannot be written.
     """
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - of the extra
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - of the extra
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # of the extra
+    from cryptography.hazmat.primitives.serialization import (  # of the extra
         BestAvailableEncryption,
         Encoding,
         NoEncryption,
@@ -119,10 +119,10 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
     Raises:
         PackageError: the file cannot be read, is writable by others, or is not an Ed25519 key.
     """
-    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - of the extra
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415 - of the extra
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415 - of the extra
-    from securesystemslib.signer import CryptoSigner, SSlibKey  # noqa: PLC0415 - of the extra
+    from cryptography.exceptions import UnsupportedAlgorithm  # of the extra
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # of the extra
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # of the extra
+    from securesystemslib.signer import CryptoSigner, SSlibKey  # of the extra
 
     try:
         pem = read_key_file(str(path), "a private key", pipes=True)
@@ -187,7 +187,7 @@ def sign_payload(payload: bytes, signer: CryptoSigner) -> bytes:
         payload: the statement, as canonical JSON.
         signer: signer with the private key, from `read_signer`.
     """
-    from securesystemslib.dsse import Envelope  # noqa: PLC0415 - of the extra
+    from securesystemslib.dsse import Envelope  # of the extra
 
     signature = Envelope(payload, PAYLOAD_TYPE, {}).sign(signer).signature
     return encode_envelope(payload, signer.public_key.keyid, bytes.fromhex(signature))
@@ -225,6 +225,6 @@ def moment_of(expires: str, valid_for: str) -> str:
 
 
 def _public_key(signer: CryptoSigner) -> Ed25519PublicKey:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - of the extra
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # of the extra
 
     return Ed25519PublicKey.from_public_bytes(bytes.fromhex(signer.public_key.keyval["public"]))

@@ -98,13 +98,13 @@ def _torch() -> Backend:
 
 def _nojit() -> Backend:
     # the torch backend imports none of nojit's kernels
-    import own  # noqa: PLC0415
-    from nojit.kernels import library  # noqa: PLC0415
-    from nojit.kernels.bmm import mm  # noqa: PLC0415
-    from nojit.kernels.flash_attention import flash_attention  # noqa: PLC0415
-    from nojit.kernels.flex_decoding import flex_decoding  # noqa: PLC0415
-    from nojit.kernels.norm import add_rms_norm, rms_norm  # noqa: PLC0415
-    from nojit.kernels.pointwise import swiglu  # noqa: PLC0415
+    import own
+    from nojit.kernels import library
+    from nojit.kernels.bmm import mm
+    from nojit.kernels.flash_attention import flash_attention
+    from nojit.kernels.flex_decoding import flex_decoding
+    from nojit.kernels.norm import add_rms_norm, rms_norm
+    from nojit.kernels.pointwise import swiglu
 
     return Backend(
         name="nojit",
@@ -123,8 +123,8 @@ def _nojit() -> Backend:
 
 
 def _jit(manifests: Path, device: torch.device) -> AbstractContextManager[None]:
-    from jit import JitKernels  # noqa: PLC0415 - imports Triton
-    from nojit.kernels import library  # noqa: PLC0415 - as above
+    from jit import JitKernels  # imports Triton
+    from nojit.kernels import library
 
     major, minor = torch.cuda.get_device_capability(device) if device.type == "cuda" else (8, 0)
     return library.override(JitKernels((manifests, HERE), 10 * major + minor), devices=frozenset({device.type}))

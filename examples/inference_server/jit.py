@@ -215,9 +215,9 @@ def _takes(kind: str, arg: Any) -> bool:
 
 def _described(arg: Described, kind: str) -> Any:
     """Describe the same tensor to Triton, with the block of its type and the default layout; kernels over tensor maps are Gluon's."""
-    from triton.experimental.gluon.language import NVMMASharedLayout  # noqa: PLC0415 - on such devices only
-    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor  # noqa: PLC0415 - as above
-    from triton.language.core import dtype  # noqa: PLC0415 - as above
+    from triton.experimental.gluon.language import NVMMASharedLayout
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+    from triton.language.core import dtype
 
     element, block = descriptor_parts(kind)
     layout = NVMMASharedLayout.get_default_for(list(block), dtype(element))

@@ -69,7 +69,7 @@ def main() -> None:
     begun = preload.begin(ordinal, shape.dim) if given.backend == "nojit" else None
     # the driver starts and images load while this imports torch
     try:
-        from serving import serve  # noqa: PLC0415
+        from serving import serve
     except ModuleNotFoundError as error:
         sys.exit(f"error: expected {error.name} to be installed: pip install 'nojit[serve]'")
 

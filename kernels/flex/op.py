@@ -104,7 +104,7 @@ def flex_attention(
     """
     if return_aux is not None:
         # older versions of torch lack AuxRequest
-        from nojit.kernels.flex.return_aux import check_request, with_aux  # noqa: PLC0415
+        from nojit.kernels.flex.return_aux import check_request, with_aux
 
         wants_lse = check_request(return_aux, return_lse)
         given = query, key, value, score_mod, block_mask, scale, enable_gqa, wants_lse, kernel_options
@@ -119,7 +119,7 @@ def flex_attention(
     options, may_decode = check_torchs_options(kernel_options)
     if may_decode and _is_decoding(query, key, value, score_mod):
         # imported here, because that package imports masks and modifications from this one
-        from nojit.kernels.flex_decoding import flex_decoding  # noqa: PLC0415
+        from nojit.kernels.flex_decoding import flex_decoding
 
         return flex_decoding(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse)
     factor = None if scale is None else check_scale("scale", scale)

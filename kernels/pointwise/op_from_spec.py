@@ -391,7 +391,7 @@ def define(spec: OperatorSpec) -> Operator:
         ValueError: another operator has its name.
     """
     # register the library's operators first, so that a clash of names is reported here and not at a later import
-    from nojit.kernels.pointwise import op  # noqa: F401, PLC0415 - which defines operators itself
+    from nojit.kernels.pointwise import op  # noqa: F401 - which defines operators itself
 
     if spec.name in OTHERS:
         raise ValueError(f"expected a name that no operator of the library has, got {spec.name!r}")

@@ -107,7 +107,7 @@ class _Waiting:
 
 def _call(variable: str, place: str) -> None:
     """Import and call ``module:function``; if a program goes on without it, a failure is one line."""
-    import importlib  # noqa: PLC0415 - not before the program needs it
+    import importlib
 
     module, _, function = place.partition(":")
     try:
@@ -152,8 +152,8 @@ def _full(path: str) -> str:
 def _run_hidden() -> None:
     """Run the next module of this name in Python's search path."""
     # importlib's own names for these are modules that Python would have to load
-    import _frozen_importlib  # noqa: PLC0415 - as above
-    import _frozen_importlib_external  # noqa: PLC0415 - as above
+    import _frozen_importlib
+    import _frozen_importlib_external
 
     here = os.path.dirname(_full(__file__))  # noqa: PTH120 - pathlib is slow
     rest = [each for each in sys.path if _full(each) != here]

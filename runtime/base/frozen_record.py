@@ -38,7 +38,7 @@ class _DataclassFields:
     def __get__(self, instance: object, owner: type[Record]) -> dict[str, Any]:
         known = self._known.get(owner)
         if known is None:
-            import dataclasses  # noqa: PLC0415 - only tools that ask pay for it
+            import dataclasses
 
             alike = dataclasses.make_dataclass(owner.__name__, owner.__match_args__)
             known = self._known[owner] = {field.name: field for field in dataclasses.fields(alike)}

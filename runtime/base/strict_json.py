@@ -41,7 +41,7 @@ def parse_json(raw: bytes, where: str) -> Json:
     Raises:
         BundleFormatError: not ASCII JSON of integers, not canonical, nested too deeply, or too much of it.
     """
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime import _core  # which imports tables, and tables this
 
     _core.check_json(raw, where)
     # canonical: no spaces to skip
@@ -57,7 +57,7 @@ _known_decoder: json.JSONDecoder | None = None
 def _encoder() -> json.JSONEncoder:
     global _known_encoder  # noqa: PLW0603 - `functools.lru_cache` is slow to import
     if _known_encoder is None:
-        import json  # noqa: PLC0415 - as above
+        import json
 
         _known_encoder = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return _known_encoder
@@ -66,7 +66,7 @@ def _encoder() -> json.JSONEncoder:
 def _decoder() -> json.JSONDecoder:
     global _known_decoder  # noqa: PLW0603 - as above
     if _known_decoder is None:
-        import json  # noqa: PLC0415 - as above
+        import json
 
         _known_decoder = json.JSONDecoder()
     return _known_decoder
@@ -86,7 +86,7 @@ def fields(value: Json, names: tuple[str, ...], where: str) -> list[Json]:
 
 def text(value: Json, where: str) -> str:
     """Take a string of at most as many characters as a text of the format has."""
-    from nojit.runtime import _core  # noqa: PLC0415 - as above
+    from nojit.runtime import _core
 
     if not isinstance(value, str):
         raise refuse("type", "expected a string", got=type(value).__name__, where=where)

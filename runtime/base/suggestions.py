@@ -9,7 +9,7 @@ __all__ = ["did_you_mean", "nearest_or_few", "no_dtype"]
 
 def did_you_mean(word: str, known: list[str] | tuple[str, ...]) -> str:
     """Return the end of a message that suggests the most similar of `known`; empty if none is similar."""
-    import difflib  # noqa: PLC0415 - only an error pays for it
+    import difflib
 
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""

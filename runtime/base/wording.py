@@ -51,7 +51,7 @@ def told(error: Exception) -> str:
     """Return an error's message; for a failed system call without the error number, but with the file."""
     if not isinstance(error, OSError) or not error.strerror or error.filename is None:
         return worded(error)
-    import os  # noqa: PLC0415 - as above
+    import os
 
     # a call with a file descriptor has its number as a name
     name = error.filename

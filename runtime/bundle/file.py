@@ -163,7 +163,7 @@ class BundleFile:
     def _number(self, kernel: str) -> int:
         number = self._open(self._where(kernel)).find(kernel)
         if number < 0:
-            from nojit.runtime.base.suggestions import nearest_or_few  # noqa: PLC0415 - only an error pays for it
+            from nojit.runtime.base.suggestions import nearest_or_few
 
             near = nearest_or_few(kernel, self.kernels)
             raise KernelNotFoundError(
@@ -267,9 +267,9 @@ class BundleFile:
         Raises:
             BundleError: the first part that is wrong.
         """
-        from functools import partial  # noqa: PLC0415 - slow to import
+        from functools import partial  # slow to import
 
-        from nojit.runtime.base.strict_json import refuse  # noqa: PLC0415 - for an error alone
+        from nojit.runtime.base.strict_json import refuse
 
         self._open(self.path).check_index()
         for name in self.attachments:
@@ -304,7 +304,7 @@ class BundleFile:
 
 def no_attachment(name: str, known: tuple[str, ...], where: str) -> BundleError:
     """Return the error for an attachment that does not exist; it names those that do."""
-    from nojit.runtime.base.suggestions import nearest_or_few  # noqa: PLC0415 - only an error pays for it
+    from nojit.runtime.base.suggestions import nearest_or_few
 
     near = nearest_or_few(name, known)
     return BundleError(f"expected one of {counted(len(known), 'attachment')}", got=f"{name!r}{near}", where=where)

@@ -31,7 +31,7 @@ _SAMPLE = bytes.fromhex(
 
 def _with_zstandard() -> Decompress:
     try:
-        import zstandard  # noqa: PLC0415 - Python 3.14 needs no package
+        import zstandard  # Python 3.14 needs no package
     except ModuleNotFoundError:
         return _without_any
 
@@ -65,7 +65,7 @@ def _without_any(_frame: memoryview, _raw: memoryview) -> None:
 
 
 def _with_stdlib() -> Decompress:
-    from compression import zstd  # type: ignore[import-not-found]  # noqa: PLC0415 - new in Python 3.14
+    from compression import zstd  # type: ignore[import-not-found]  # new in Python 3.14
 
     options = {zstd.DecompressionParameter.window_log_max: WINDOW_LOG_MAX}
 

@@ -152,7 +152,7 @@ def untyped_leaves(path: str, argument: Argument) -> Iterator[str]:
 
 def expression_value(value: Argument | Value) -> Operand:
     """Return the value of an argument or constexpr in expressions."""
-    from nojit.runtime.expr.operations import UNSEEN, Pointer  # noqa: PLC0415 - the engine evaluates expressions of launches
+    from nojit.runtime.expr.operations import UNSEEN, Pointer
 
     if isinstance(value, Argument):
         if value.kind == "pointer" and isinstance(value.value, int):

@@ -135,7 +135,7 @@ def operators_ask(kernel: str, called: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_the_librarys(kernel: str) -> bool:
-    from importlib import import_module  # noqa: PLC0415 - only this needs it
+    from importlib import import_module
 
     try:
         # no import statement: the runtime must not depend on the kernels, and works without them
@@ -261,7 +261,7 @@ def _none_such(name: str, known: Iterable[str]) -> str:
 
 def remedy(name: str) -> str:
     """Return the end of a message that tells the user of a thin wheel which extra to install."""
-    from importlib.metadata import PackageNotFoundError, metadata  # noqa: PLC0415 - slow to import
+    from importlib.metadata import PackageNotFoundError, metadata  # slow to import
 
     try:
         extras = metadata(name).get_all("Provides-Extra") or []
@@ -272,7 +272,7 @@ def remedy(name: str) -> str:
 
 
 def _open(path: Path) -> BundleFile:
-    from nojit.runtime.bundle.file import BundleFile  # noqa: PLC0415 - to list files needs none
+    from nojit.runtime.bundle.file import BundleFile
 
     return BundleFile(path)
 

@@ -40,7 +40,7 @@ def providers() -> list[Provider]:
     Raises:
         BundleError: an entry point cannot be read.
     """
-    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and only loading by name needs it
+    from importlib.metadata import entry_points  # slow to import, and only loading by name needs it
 
     try:
         found = [

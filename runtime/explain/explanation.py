@@ -117,7 +117,7 @@ def best(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None, *, 
 
 
 def _no_match(selection: Selection, *, explained: bool) -> NoMatchingVariantError:
-    from nojit.runtime.explain.misses import no_match  # noqa: PLC0415 - most calls are served
+    from nojit.runtime.explain.misses import no_match
 
     return no_match(selection, explained=explained)
 
@@ -128,7 +128,7 @@ def explain(table: KernelTable, facts: CallFacts, lookup: Lookup | None = None) 
     Raises:
         ArgumentError: as `choose`.
     """
-    from nojit.runtime.explain.misses import rejections  # noqa: PLC0415 - to launch asks for none
+    from nojit.runtime.explain.misses import rejections
 
     selection = Selection(table, facts, lookup)
     row = selection.best()

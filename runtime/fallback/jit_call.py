@@ -209,14 +209,14 @@ def _descriptor(name: str, given: Any, argument: Argument, kind: str, gluon: boo
     if getattr(given, "round_f32_to_tf32", False):
         extras["round_f32_to_tf32"] = True
     if gluon:
-        from triton.experimental.gluon.language import NVMMASharedLayout  # noqa: PLC0415 - only here, where Triton is
-        from triton.experimental.gluon.nvidia import hopper  # noqa: PLC0415 - as above
-        from triton.language import dtype  # noqa: PLC0415 - as above
+        from triton.experimental.gluon.language import NVMMASharedLayout  # only here, where Triton is
+        from triton.experimental.gluon.nvidia import hopper
+        from triton.language import dtype
 
         element = re.sub(r"^(u?)i?(\d)", r"\1int\2", argument.dtype)
         layout = NVMMASharedLayout.get_default_for(list(block), dtype(element))
         return hopper.TensorDescriptor(*facts, layout, **extras)
-    from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: PLC0415 - as above
+    from triton.tools.tensor_descriptor import TensorDescriptor
 
     return TensorDescriptor(*facts, **extras)
 
@@ -229,7 +229,7 @@ def _to_triton(value: Any, find: Callable[[str], Any]) -> Any:
         find: imports a function by its place; the caller may name any, a bundle only those of registered sources.
     """
     if isinstance(value, DType):
-        from triton.language import dtype  # noqa: PLC0415 - only here, where Triton is
+        from triton.language import dtype  # only here, where Triton is
 
         return dtype(value.name)
     if isinstance(value, FunctionRef):
@@ -316,7 +316,7 @@ def _side_of(text: str, number: int, names: Mapping[str, expr.Value], where: str
 def _current(device: int, stream: object) -> Iterator[None]:
     """Make a device and a stream current in torch, because Triton launches there."""
     try:
-        import torch  # noqa: PLC0415 - Triton's driver is torch's
+        import torch  # Triton's driver is torch's
     except ImportError:
         raise UnavailableError(
             "torch is not installed, and Triton launches on its streams: pip install torch"

@@ -83,7 +83,7 @@ class FirstCalls(_core.Dispatcher):
         self._or_miss(device, self._best, device, facts)
 
     def _best(self, device: int, facts: Facts) -> int:
-        from nojit.runtime.explain.explanation import best  # noqa: PLC0415 - the engine chooses
+        from nojit.runtime.explain.explanation import best
 
         bundle, table = self._bundles.of(device)
         call = self._call_facts(bundle, facts)
@@ -105,13 +105,13 @@ class FirstCalls(_core.Dispatcher):
         self, error: NoMatchingVariantError, device: int, facts: Facts, given: Mapping[str, Any], grid: Any
     ) -> bool:
         """Run a missed call through Triton's JIT if ``NOJIT_MISS`` allows it; return False to raise the error."""
-        from nojit.runtime.fallback.policy import policy  # noqa: PLC0415 - most calls are served
+        from nojit.runtime.fallback.policy import policy
 
         if policy() == "error":
             return False
-        from functools import partial  # noqa: PLC0415 - slow to import; a closure would leak, as in `_refuse`
+        from functools import partial  # slow to import; a closure would leak, as in `_refuse`
 
-        from nojit.runtime.fallback.jit_call import JitFallback, MissedCall  # noqa: PLC0415 - as above
+        from nojit.runtime.fallback.jit_call import JitFallback, MissedCall
 
         with self._lock:
             fallback = self._fallback = self._fallback or JitFallback()
@@ -139,7 +139,7 @@ class FirstCalls(_core.Dispatcher):
 
     def _note_hints(self, plan: _core.Plan, hint_set: int, facts: Facts) -> None:
         """Note the hints that a specialization misses, where a variant of its config has more than the one that serves it."""
-        from nojit.runtime.explain.hint_misses import note  # noqa: PLC0415 - most calls have the variant with most hints
+        from nojit.runtime.explain.hint_misses import note
 
         bundle, row = plan.payload
         call = self._call_facts(bundle, facts)
@@ -161,8 +161,8 @@ class FirstCalls(_core.Dispatcher):
 
     def _check_option(self, name: str, value: object) -> None:
         """Refuse a keyword that the kernel does not have, unless it is an option of Triton with the built value."""
-        from nojit.runtime.base.launch_options import BUILT_WITH, is_as_built  # noqa: PLC0415 - most calls name what there is
-        from nojit.runtime.explain.refusals import not_as_built, unexpected  # noqa: PLC0415 - as above
+        from nojit.runtime.base.launch_options import BUILT_WITH, is_as_built
+        from nojit.runtime.explain.refusals import not_as_built, unexpected
 
         if name not in BUILT_WITH:
             what = unexpected(name, (*(param.name for param in self._params), *self._options, "stream", *BUILT_WITH))
@@ -177,7 +177,7 @@ class FirstCalls(_core.Dispatcher):
         raise grid_error(self._bundles.table(bundle), row, dimension, self._call_facts(bundle, facts))
 
     def _call_facts(self, bundle: ArchBundle, facts: Facts) -> CallFacts:
-        from nojit.runtime.call.bound_call import call_facts  # noqa: PLC0415 - the engine chooses
+        from nojit.runtime.call.bound_call import call_facts
 
         return call_facts(facts, self._bundles.table(bundle), bundle.arch)
 

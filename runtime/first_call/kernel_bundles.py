@@ -129,13 +129,13 @@ class KernelBundles:
         if self._overrides and (override := self._overrides.get(bundle)):
             tuning, origins = override.tuning, override.origins
         if self._batch_invariant:
-            from nojit.runtime.tuning.batch_invariance import settled  # noqa: PLC0415 - seldom asked for
+            from nojit.runtime.tuning.batch_invariance import settled
 
             tuning = settled(tuning, table, spell_arch(bundle.arch))
             origins = origins or [bundle.images.file.path]
         if tuning is None:
             return None
-        from nojit.runtime.tuning.lookup import lookup_of  # noqa: PLC0415 - the engine reads a bundle's own tables
+        from nojit.runtime.tuning.lookup import lookup_of
 
         return self._lookups.setdefault(place, lookup_of(tuning, table, origins, device))
 

@@ -75,8 +75,8 @@ def make_plan(bundle: ArchBundle, table: KernelTable, row: int, device: int, rea
 
 def grid_error(table: KernelTable, row: int, dimension: int, call: CallFacts) -> ArgumentError:
     """Make the error for a call of a row where the bundle's grid is no int."""
-    from nojit.runtime.call.call_facts import expression_value  # noqa: PLC0415 - only this needs it
-    from nojit.runtime.expr import expression as expr  # noqa: PLC0415 - for an error alone
+    from nojit.runtime.call.call_facts import expression_value
+    from nojit.runtime.expr import expression as expr
 
     names: dict[str, Argument | Value] = {**row_names(table, row), **call.arguments, "arch": call.arch}
     text = table.grid[dimension]

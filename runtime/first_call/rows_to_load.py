@@ -58,7 +58,7 @@ def check_only(tables: Sequence[KernelTable], only: object, where: str) -> None:
     for name, given in only.items():
         values = known.get(name)
         if values is None:
-            from nojit.runtime.base.suggestions import did_you_mean  # noqa: PLC0415 - only an error pays for it
+            from nojit.runtime.base.suggestions import did_you_mean
 
             near = did_you_mean(name, list(known))
             raise ArgumentError(

@@ -82,7 +82,7 @@ def add_nvtx() -> hooks.Handle:
 
 def _ranges() -> tuple[Callable[[str], object], Callable[[], object]]:
     try:
-        import nvtx  # noqa: PLC0415 - few programs have it
+        import nvtx
     except ImportError:
         torch = sys.modules.get("torch")
         if torch is None:

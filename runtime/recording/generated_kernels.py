@@ -59,8 +59,8 @@ def key_of(autotuner: Any) -> str:
 
 def facts_of_triton() -> dict[str, Json]:
     """Return what Inductor's caches know this Triton by: its ``triton_key``, and the ``backend_hash`` for the current GPU."""
-    from torch._inductor.runtime.triton_compat import triton_key  # noqa: PLC0415 - only programs that compile have it
-    from torch.utils._triton import triton_backend  # noqa: PLC0415 - as above
+    from torch._inductor.runtime.triton_compat import triton_key  # only programs that compile have it
+    from torch.utils._triton import triton_backend
 
     return {"triton_key": str(triton_key()), "backend_hash": str(triton_backend().hash())}
 

@@ -55,9 +55,9 @@ def watch(tell: Tell) -> Callable[[], None]:
     Args:
         tell: is told of them.
     """
-    import torch._inductor.config as settings  # noqa: PLC0415 - only programs that compile have it
-    import torch._inductor.runtime.triton_heuristics as heuristics  # noqa: PLC0415 - as above
-    import triton  # noqa: PLC0415 - as above
+    import torch._inductor.config as settings  # only programs that compile have it
+    import torch._inductor.runtime.triton_heuristics as heuristics
+    import triton
 
     tuner = heuristics.CachingAutotuner
     run = tuner.run

@@ -73,7 +73,7 @@ class Session:
 
     def _simulate(self, arch: str) -> None:
         """Simulate GPUs for this process, unless it has some already."""
-        from nojit.runtime.recording.fake import machine  # noqa: PLC0415 - only programs without a GPU need it
+        from nojit.runtime.recording.fake import machine
 
         def report(what: str, place: str) -> None:
             self._recorder.lack(None, what, _short(place))
@@ -220,7 +220,7 @@ def merge_parts(parts: Path, path: Path) -> None:
 
 def _facts(arch: str, device: Any) -> dict[str, Json]:
     """Return the facts of this process for the first line of its file."""
-    from importlib.metadata import version  # noqa: PLC0415 - slow to import
+    from importlib.metadata import version  # slow to import
 
     torch, triton = sys.modules.get("torch"), sys.modules.get("triton")
     return {

@@ -67,9 +67,9 @@ class Hooks:
                 setattr(owner, name, original)
 
     def _install(self) -> Iterator[tuple[Any, str, Any, Any]]:
-        from triton import __version__, knobs  # noqa: PLC0415 - recorded programs have it
-        from triton.compiler.compiler import CompiledKernel  # noqa: PLC0415 - as above
-        from triton.runtime import autotuner, jit  # noqa: PLC0415 - as above
+        from triton import __version__, knobs
+        from triton.compiler.compiler import CompiledKernel
+        from triton.runtime import autotuner, jit
 
         self._passes = knobs.runtime
         fake = sys.modules.get(_FAKE)

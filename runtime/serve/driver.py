@@ -73,7 +73,7 @@ class Driver:
 
     def set_current_device(self, device: int) -> None:
         """Make a device current, in torch."""
-        import torch  # noqa: PLC0415 - programs that set it have torch
+        import torch
 
         torch.cuda.set_device(device)
 
@@ -88,32 +88,32 @@ class Driver:
 
     def get_current_target(self) -> Any:
         """Return the ``GPUTarget`` of the current device."""
-        from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - Triton is there
+        from triton.backends.compiler import GPUTarget
 
         number = _capability(self.get_current_device())
         return GPUTarget("cuda", number, warp_threads(number))
 
     def get_active_torch_device(self) -> Any:
         """Return torch's current device."""
-        import torch  # noqa: PLC0415 - as above
+        import torch
 
         return torch.device("cuda", self.get_current_device())
 
     def get_device_interface(self) -> Any:
         """Return ``torch.cuda``."""
-        import torch  # noqa: PLC0415 - as above
+        import torch
 
         return torch.cuda
 
     def get_benchmarker(self) -> Any:
         """Return Triton's ``do_bench``."""
-        from triton.testing import do_bench  # noqa: PLC0415 - as above
+        from triton.testing import do_bench
 
         return do_bench
 
     def get_empty_cache_for_benchmark(self) -> Any:
         """Return a buffer of 256 MiB, larger than the L2 cache."""
-        import torch  # noqa: PLC0415 - as above
+        import torch
 
         return torch.empty(1 << 26, dtype=torch.int, device="cuda")
 

@@ -51,9 +51,9 @@ class Guards:
 
 
 def _compilers() -> Iterator[tuple[str, FunctionType]]:
-    from triton.backends import backends  # noqa: PLC0415 - Triton is there
-    from triton.compiler import compiler  # noqa: PLC0415 - as above
-    from triton.runtime import build, jit  # noqa: PLC0415 - as above
+    from triton.backends import backends
+    from triton.compiler import compiler
+    from triton.runtime import build, jit
 
     yield from _functions("triton.compile", compiler.compile)
     yield from _functions("triton.JITFunction._do_compile", jit.JITFunction._do_compile)  # noqa: SLF001 - Triton's

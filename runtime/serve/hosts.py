@@ -70,7 +70,7 @@ class StandinHost:
     def hooks(self, function: Any) -> tuple[list[Any], list[Any], list[Any]]:
         """Return the process's launch hooks."""
         del function
-        from triton import knobs  # noqa: PLC0415 - the stand-in's
+        from triton import knobs
 
         runtime = knobs.runtime
         return [], _calls_of(runtime.launch_enter_hook), _calls_of(runtime.launch_exit_hook)

@@ -50,8 +50,8 @@ def install(server: Server) -> Callable[[], None]:
     Args:
         server: finds recorded kernels.
     """
-    import torch._inductor.config as settings  # noqa: PLC0415 - only programs that compile have it
-    from torch._inductor.runtime import triton_helpers, triton_heuristics  # noqa: PLC0415 - as above
+    import torch._inductor.config as settings  # only programs that compile have it
+    from torch._inductor.runtime import triton_helpers, triton_heuristics
 
     tuner = triton_heuristics.CachingAutotuner
     precompile, to_gpu = tuner.precompile, triton_helpers.set_driver_to_gpu
@@ -107,7 +107,7 @@ def _config_in(autotuner: Any, recorded: Mapping[str, Any]) -> Any:
 
 
 def _config_class() -> Any:
-    from triton import Config  # noqa: PLC0415 - Triton's or the stand-in's
+    from triton import Config
 
     return Config
 

@@ -138,7 +138,7 @@ def warn_of_capture(what: str) -> None:
     Args:
         what: what is loaded, with its verb: "kernel add is".
     """
-    from sys import modules  # noqa: PLC0415 - rare
+    from sys import modules
 
     torch = modules.get("torch")
     try:

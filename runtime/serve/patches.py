@@ -41,9 +41,9 @@ class Patches:
 
     def install(self) -> None:
         """Change the imported Triton."""
-        import triton  # noqa: PLC0415 - it was imported
-        from triton import knobs  # noqa: PLC0415 - as above
-        from triton.runtime import autotuner, jit  # noqa: PLC0415 - as above
+        import triton
+        from triton import knobs
+        from triton.runtime import autotuner, jit
 
         server, host = self._server, TritonHost(jit.JITFunction.run, knobs, str(triton.__version__))
         self.host = host
@@ -96,13 +96,13 @@ class Patches:
         setattr(owner, name, value)
 
     def _install_driver(self) -> None:
-        from triton.runtime.driver import driver  # noqa: PLC0415 - as above
+        from triton.runtime.driver import driver
 
         active, default = driver._active, driver._default  # noqa: SLF001 - reading `active` would make one
         self._drivers = active, default
 
         def make() -> Any:
-            from triton.runtime.driver import _create_driver  # noqa: PLC0415 - as above
+            from triton.runtime.driver import _create_driver
 
             return active or default or _create_driver()
 
@@ -112,7 +112,7 @@ class Patches:
 
     def remove(self) -> None:
         """Give Triton back as it was."""
-        from triton.runtime.driver import driver  # noqa: PLC0415 - as above
+        from triton.runtime.driver import driver
 
         self._guards.remove()
         for owner, name, value in reversed(self._replaced):

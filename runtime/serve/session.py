@@ -94,7 +94,7 @@ class Serving:
 
     def _install(self) -> None:
         # it needs Triton
-        from nojit.runtime.serve.patches import Patches  # noqa: PLC0415
+        from nojit.runtime.serve.patches import Patches
 
         with _lock:
             if self._closed:
@@ -105,12 +105,12 @@ class Serving:
             self._when(_INDUCTOR, lambda: self._install_inductor(patches.host))
 
     def _install_inductor(self, host: Any) -> None:
-        from nojit.runtime.serve.inductor import install  # noqa: PLC0415 - it needs torch
+        from nojit.runtime.serve.inductor import install  # it needs torch
 
         self._ends.append(install(_Generating(self._server, host)))
 
     def _install_standin(self) -> None:
-        from nojit.runtime.serve import standin  # noqa: PLC0415 - where Triton is installed, nobody needs it
+        from nojit.runtime.serve import standin  # where Triton is installed, nobody needs it
 
         server, host = self._server, StandinHost()
         recorded = server.recorded
@@ -129,7 +129,7 @@ class Serving:
 
 def _facts(recorded: Origins) -> Any:
     """Return what the stand-in tells of the recorded Triton; nothing that two of its builds disagree on."""
-    from nojit.runtime.serve import standin  # noqa: PLC0415 - where Triton is installed, nobody needs it
+    from nojit.runtime.serve import standin  # where Triton is installed, nobody needs it
 
     keys = {each.triton_key for each in recorded.inductor}
     known = [each for each in recorded.inductor if len(keys) == 1]

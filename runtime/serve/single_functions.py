@@ -58,8 +58,8 @@ def _host() -> Host:
     if standin.installed():
         return StandinHost()
     # the function needs it
-    import triton  # noqa: PLC0415
-    from triton import knobs  # noqa: PLC0415 - as above
+    import triton
+    from triton import knobs
 
     def run(function: Any, *args: Any, **kwargs: Any) -> Any:
         # `nojit.serve` may have replaced the method

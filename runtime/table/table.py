@@ -127,7 +127,7 @@ class KernelTable(Record):
         known: _core.Table | None = getattr(self, "_handle", None)
         if known is not None:
             return known.signature()
-        from nojit.runtime.table.parts import MISSING  # noqa: PLC0415 - only tables made by hand get here
+        from nojit.runtime.table.parts import MISSING
 
         params = [
             (param.name, param.constexpr)
@@ -186,7 +186,7 @@ class KernelTable(Record):
         """Return the values that a constexpr of the matrix or of configs was built with, and the function's default."""
         axes = [value for axis in self.axes if axis.name == name and not axis.is_type for value in axis.values]
         configs = [value for config in self.configs for key, value in config.constexprs if key == name]
-        from nojit.runtime.table.parts import Missing  # noqa: PLC0415 - messages ask for built values
+        from nojit.runtime.table.parts import Missing
 
         defaults = [p.default for p in self.params if p.name == name and not isinstance(p.default, Missing)]
         return (*axes, *configs, *defaults)
@@ -194,9 +194,9 @@ class KernelTable(Record):
     def label(self, row: int) -> str:
         """Describe a row for people: case, config, what is None, hints."""
         # logs and messages ask for labels
-        from nojit.runtime.types.constants import constant_of, is_constant  # noqa: PLC0415
-        from nojit.runtime.types.names import NONE, leaves  # noqa: PLC0415
-        from nojit.runtime.values import spell  # noqa: PLC0415
+        from nojit.runtime.types.constants import constant_of, is_constant
+        from nojit.runtime.types.names import NONE, leaves
+        from nojit.runtime.values import spell
 
         case, config, hints, derived = self.key(row)
         words = [
@@ -216,9 +216,9 @@ class KernelTable(Record):
     def variant_id(self, row: int) -> str:
         """Name a row for logs and files: stable over rebuilds that keep its case, config and hints."""
         # logs ask for names of rows
-        from nojit.runtime.base.strict_json import canonical_json  # noqa: PLC0415
-        from nojit.runtime.table.parts import config_json  # noqa: PLC0415
-        from nojit.runtime.values import encode_value  # noqa: PLC0415
+        from nojit.runtime.base.strict_json import canonical_json
+        from nojit.runtime.table.parts import config_json
+        from nojit.runtime.values import encode_value
 
         case, config, hints, derived = self.key(row)
         facts: Json = [

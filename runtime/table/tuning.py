@@ -60,7 +60,7 @@ class TuningBlock(Record):
 
     def columns(self) -> TuningColumns:
         """Return the key values, the configs and how far each is behind, of all problems."""
-        from nojit.runtime.base.strict_json import parse_json  # noqa: PLC0415 - the core reads them for a launch
+        from nojit.runtime.base.strict_json import parse_json
 
         rows: Any = parse_json(self.text, "")
         at, use, behind = (tuple([tuple(row[place]) for row in rows]) for place in range(3))
@@ -68,7 +68,7 @@ class TuningBlock(Record):
 
     def estimates(self) -> list[tuple[int, str]]:
         """Return the pairs in `costs`."""
-        from nojit.runtime.base.strict_json import parse_json  # noqa: PLC0415 - as above
+        from nojit.runtime.base.strict_json import parse_json
 
         pairs: Any = parse_json(self.costs, "") if self.costs else []
         return [(config, words) for config, words in pairs]
@@ -81,7 +81,7 @@ class TuningBlock(Record):
     @staticmethod
     def of(cases: Iterable[int], rows: Iterable[TuningRow], costs: Iterable[tuple[int, str]] = ()) -> TuningBlock:
         """Make a block of its problems and the estimated times of configs."""
-        from nojit.runtime.base.strict_json import canonical_json  # noqa: PLC0415 - as above
+        from nojit.runtime.base.strict_json import canonical_json
 
         spelled: list[Json] = [[[*row.at], [*row.use], [*row.behind]] for row in rows]
         estimates: list[Json] = [[*pair] for pair in costs]

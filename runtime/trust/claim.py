@@ -88,7 +88,7 @@ def _expiry(statement: Json, where: str) -> str:
 
 
 def _is_moment(text: str) -> bool:
-    from datetime import datetime  # noqa: PLC0415 - few statements expire
+    from datetime import datetime
 
     try:
         # this also accepts other spellings, which the pattern refuses

@@ -129,7 +129,7 @@ def open_envelope(raw: bytes, trusted: TrustedKeys, where: str) -> tuple[bytes, 
         names = ", ".join(f"{key.name} ({known[:12]})" for known, key in trusted.keys.items())
         what = f"expected a signature by a key in {trusted.path}: {names or 'none'}"
         refuse("unknown-key", what, got=signer[:12], where=where)
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - reading the keys has shown that it is there
+    from cryptography.exceptions import InvalidSignature  # reading the keys has shown that it is there
 
     try:
         key.public.verify(signature, pre_authentication(payload))

@@ -57,7 +57,7 @@ def read_trusted_keys(path: str) -> TrustedKeys:
     Raises:
         BundleTrustError: the file cannot be read, is invalid, or another user could have written it.
     """
-    import tomllib  # noqa: PLC0415 - slow to import
+    import tomllib  # slow to import
 
     what = "a TOML file of trusted keys"
     raw = read_key_file(path, what)
@@ -137,7 +137,7 @@ def read_public_key(pem: bytes, where: str) -> Ed25519PublicKey:
         BundleTrustError: the text is not such a key, or `cryptography` is not installed.
     """
     try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415 - of an extra
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # of an extra
     except ImportError as error:
         what = "expected cryptography to be installed, to check signatures: pip install 'nojit[trust]'"
         raise BundleTrustError(what, got=str(error), where=where, reason="policy") from None

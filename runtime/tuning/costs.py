@@ -20,7 +20,7 @@ def cost_words(ps: str, names: Sequence[str]) -> str:
     Raises:
         ExpressionError: it is no expression.
     """
-    from nojit.runtime.expr.postfix import postfix, words_of  # noqa: PLC0415 - bundles have it done
+    from nojit.runtime.expr.postfix import postfix, words_of
 
     places = {name: f"key{place}" for place, name in enumerate(names)}
     return " ".join([places.get(word, word) for word in words_of(postfix(ps))])

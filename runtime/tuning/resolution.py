@@ -89,7 +89,7 @@ def _behind(row: TunedRow) -> list[int]:
 
 def _check_key(tuned: TunedTable, table: KernelTable) -> str:
     """Check a tuned table's key against the kernel's, and return the bucket to use."""
-    from nojit.runtime.expr.expression import parse  # noqa: PLC0415 - tables of a bundle are checked when it is built
+    from nojit.runtime.expr.expression import parse
 
     where = f"{tuned.path} $.key"
     runtime = table.runtime_params()

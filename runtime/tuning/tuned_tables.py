@@ -115,7 +115,7 @@ def read_tuned(path: str | os.PathLike[str]) -> TunedTable:
         OSError: the file cannot be read.
         TuningError: it is no TOML, or breaks a rule of ``docs/runtime.md``; says which, and where.
     """
-    import tomllib  # noqa: PLC0415 - only who has such files pays for it
+    import tomllib
 
     name = os.fsdecode(path)
     with open(name, "rb") as file:  # noqa: PTH123 - to import pathlib takes longer than to open a bundle

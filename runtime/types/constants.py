@@ -48,12 +48,12 @@ def constant_of(name: str) -> Value:
     Raises:
         ValueError: another text, or another spelling of a value.
     """
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime import _core  # which imports tables, and tables this
 
     return _core.constant_of(name)
 
 
 def _escaped(text: str) -> str:
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime import _core  # which imports tables, and tables this
 
     return _core.escaped(text)

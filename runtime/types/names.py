@@ -36,14 +36,14 @@ _DESCRIPTOR: Final = "tensordesc<"
 
 def element_name(name: str) -> str | None:
     """Return an element in the spelling of types: ``fp16`` of ``fp16``, ``float16`` and ``torch.float16``; None of anything else."""
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime import _core  # which imports tables, and tables this
 
     return _core.element_name(name)
 
 
 def dtype_name(name: str) -> str | None:
     """Return the name of Triton's dtype, ``int32`` or ``fp16``, for an element in any spelling that `element_name` knows."""
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime import _core  # which imports tables, and tables this
 
     return _core.dtype_name(name)
 
@@ -60,7 +60,7 @@ def is_descriptor(name: str) -> bool:
 
 def is_type(name: str) -> bool:
     """Say whether `name` is a type, in its one spelling."""
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime import _core  # which imports tables, and tables this
 
     return _core.is_type(name)
 
@@ -72,7 +72,7 @@ def is_compiled_in(name: str) -> bool:
 
 def members(name: str) -> list[str]:
     """Take a tuple's type apart, one level deep."""
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime import _core  # which imports tables, and tables this
 
     return _core.members(name)
 
@@ -85,13 +85,13 @@ def leaves(name: str, path: str) -> tuple[tuple[str, str], ...]:
         name: a type.
         path: the param's name, or the path of a member that has that type.
     """
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime import _core  # which imports tables, and tables this
 
     return _core.leaves(name, path)
 
 
 def descriptor_parts(name: str) -> tuple[str, tuple[int, ...]]:
     """Return what a descriptor's type says: the element and the block."""
-    from nojit.runtime import _core  # noqa: PLC0415 - which imports tables, and tables this
+    from nojit.runtime import _core  # which imports tables, and tables this
 
     return _core.descriptor_parts(name)

@@ -15,7 +15,7 @@ _OPCODE = 0xFFF
 
 def code_of(image: bytes) -> dict[bytes, bytes]:
     """Return the sections of a cubin that hold instructions; the whole cubin if its sections cannot be read."""
-    from nojit.runtime.bundle import cubin  # noqa: PLC0415 - few commands need it
+    from nojit.runtime.bundle import cubin
 
     try:
         sections = cubin.read_sections(image)

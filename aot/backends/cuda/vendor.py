@@ -70,21 +70,21 @@ def target_of(arch: str) -> TargetInfo:
     Raises:
         ValueError: `arch` is not spelled ``sm_NN`` or ``sm_NNf``.
     """
-    from nojit.runtime.bundle.format import TargetInfo  # noqa: PLC0415 - commands check archs before they need more
+    from nojit.runtime.bundle.format import TargetInfo
 
     return TargetInfo(NAME, chip_of(arch), image_arch(arch), warp_threads(arch_number(arch)))
 
 
 def limits(arch: str) -> Limits:
     """Return the limits of a thread block on an arch: shared memory in bytes and registers."""
-    from nojit.aot.backends.interface import Limits  # noqa: PLC0415 - few commands need it
+    from nojit.aot.backends.interface import Limits
 
     return Limits(shared_bytes_max(chip_of(arch)), THREADS_MAX, REGISTERS_MAX, _REGISTER_UNIT)
 
 
 def device_name(arch: str) -> str:
     """Return the product name of a common GPU of an arch."""
-    from nojit.runtime.recording.fake.properties import common_of  # noqa: PLC0415 - few commands need it
+    from nojit.runtime.recording.fake.properties import common_of
 
     return common_of(chip_of(arch)).name
 
@@ -95,7 +95,7 @@ def check_image(image: bytes, launch: Launch, image_arch: str, where: str) -> in
     Raises:
         BundleError: the cubin and the launch facts differ.
     """
-    from nojit.runtime.bundle import cubin  # noqa: PLC0415 - few commands need it
+    from nojit.runtime.bundle import cubin
 
     _, _, registers = cubin.check_launch(image, launch, image_arch, where)
     return registers
@@ -107,7 +107,7 @@ def parse_driver(text: str) -> int:
     Raises:
         ValueError: the text has another form.
     """
-    from nojit.aot.backends.cuda.ptxas import parse_cuda  # noqa: PLC0415 - rarely needed, and it imports subprocess
+    from nojit.aot.backends.cuda.ptxas import parse_cuda  # rarely needed, and it imports subprocess
 
     return parse_cuda(text)
 
@@ -120,13 +120,13 @@ def pin(min_driver: int | None, assembler: Path | None) -> AbstractContextManage
     Raises:
         CompileError: no ptxas is old enough.
     """
-    from nojit.aot.backends.cuda import ptxas  # noqa: PLC0415 - few commands need it
+    from nojit.aot.backends.cuda import ptxas
 
     return ptxas.pin(min_driver, assembler)
 
 
 def backend() -> Backend:
     """Import and return CUDA's part of the compiler, which imports Triton."""
-    from nojit.aot.backends.cuda import backend as module  # noqa: PLC0415 - commands that read bundles need no Triton
+    from nojit.aot.backends.cuda import backend as module  # commands that read bundles need no Triton
 
     return module

@@ -82,14 +82,14 @@ def target_of(arch: str) -> TargetInfo:
     Raises:
         ValueError: `arch` is not one of `ARCHS`.
     """
-    from nojit.runtime.bundle.format import TargetInfo  # noqa: PLC0415 - commands check archs before they need more
+    from nojit.runtime.bundle.format import TargetInfo
 
     return TargetInfo(NAME, arch, arch, facts_of(arch).warp_size)
 
 
 def limits(arch: str) -> Limits:
     """Return the limits of a thread block on an arch: shared memory in bytes and vector registers."""
-    from nojit.aot.backends.interface import Limits  # noqa: PLC0415 - few commands need it
+    from nojit.aot.backends.interface import Limits
 
     facts = facts_of(arch)
     return Limits(facts.shared_bytes, THREADS_MAX, facts.registers, facts.register_unit)
@@ -97,7 +97,7 @@ def limits(arch: str) -> Limits:
 
 def device_name(arch: str) -> str:
     """Return the product name of a common GPU of an arch."""
-    from nojit.runtime.recording.fake.properties import common_of  # noqa: PLC0415 - few commands need it
+    from nojit.runtime.recording.fake.properties import common_of
 
     return common_of(arch).name
 
@@ -108,7 +108,7 @@ def check_image(image: bytes, launch: Launch, image_arch: str, where: str) -> in
     Raises:
         BundleError: the hsaco and the launch facts differ.
     """
-    from nojit.runtime.bundle import cubin  # noqa: PLC0415 - few commands need it
+    from nojit.runtime.bundle import cubin
 
     _, _, registers = cubin.check_launch(image, launch, image_arch, where)
     return registers
@@ -116,8 +116,8 @@ def check_image(image: bytes, launch: Launch, image_arch: str, where: str) -> in
 
 def code_of(image: bytes) -> dict[bytes, bytes]:
     """Return the section of a hsaco that holds instructions; the whole hsaco if its sections cannot be read."""
-    from nojit.runtime.bundle import cubin  # noqa: PLC0415 - few commands need it
-    from nojit.runtime.errors import BundleError  # noqa: PLC0415 - few commands need it
+    from nojit.runtime.bundle import cubin
+    from nojit.runtime.errors import BundleError
 
     try:
         sections = cubin.read_sections(image)
@@ -156,6 +156,6 @@ def pin(min_driver: int | None, assembler: Path | None) -> Iterator[None]:  # no
 
 def backend() -> Backend:
     """Import and return AMD's part of the compiler, which imports Triton."""
-    from nojit.aot.backends.hip import backend as module  # noqa: PLC0415 - commands that read bundles need no Triton
+    from nojit.aot.backends.hip import backend as module  # commands that read bundles need no Triton
 
     return module

@@ -265,7 +265,7 @@ def _connect(
     """Start to connect to the requested scheduler, so that its workers get ready while the build plans; None without one."""
     if not request.executor or request.dry_run or request.plan:
         return nullcontext()
-    from nojit.aot.cli.options.executors import open_remote  # noqa: PLC0415 - of an extra
+    from nojit.aot.cli.options.executors import open_remote  # of an extra
 
     return open_remote(request, compiler, partial(_open_local, request), tell)
 

@@ -266,7 +266,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         return 0
     if out.verbosity > 0 and not recheck and (changed := changes(request.cache_folder, asked)):
         out.note(f"changed since the last build: {few(changed, _FEW)}")
-    from nojit.aot.cli.building.run_build import run  # noqa: PLC0415 - slow to import, and not needed if nothing has changed
+    from nojit.aot.cli.building.run_build import run  # slow to import, and not needed if nothing has changed
 
     return run(out, request, asked)
 

@@ -41,8 +41,8 @@ def command(out: Output, source: str, path: Path | None, archs: tuple[str, ...],
     if path is not None and path.exists() and not force:
         raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
     # these import msgspec and start processes
-    from nojit.aot.compile.processes.source_compiler import SourceCompiler  # noqa: PLC0415
-    from nojit.aot.draft.from_source import draft_manifest  # noqa: PLC0415
+    from nojit.aot.compile.processes.source_compiler import SourceCompiler
+    from nojit.aot.draft.from_source import draft_manifest
 
     wanted = archs or _ARCHS
     compiler = SourceCompiler()

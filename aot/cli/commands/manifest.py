@@ -28,10 +28,10 @@ def command(out: Output, recording: Path, path: Path | None, force: bool) -> Non
     if path is not None and path.exists() and not force:
         raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
     # these import msgspec
-    from nojit.aot.draft.from_recording import manifest_of  # noqa: PLC0415
-    from nojit.aot.recorded_builds.inputs import bundle_name, read_recordings  # noqa: PLC0415
-    from nojit.aot.tune.select.tuned_file import file_name, write_tuned  # noqa: PLC0415
-    from nojit.aot.variants.tuned_tables import FOLDER  # noqa: PLC0415
+    from nojit.aot.draft.from_recording import manifest_of
+    from nojit.aot.recorded_builds.inputs import bundle_name, read_recordings
+    from nojit.aot.tune.select.tuned_file import file_name, write_tuned
+    from nojit.aot.variants.tuned_tables import FOLDER
 
     written = manifest_of(read_recordings([recording]).recording, bundle_name(recording))
     tuned: list[Path] = []

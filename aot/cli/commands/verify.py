@@ -142,9 +142,9 @@ def _rebuild(
     tell: Callable[[str], None],
 ) -> None:
     # only --rebuild needs these modules, which import Triton and msgspec
-    from nojit.aot.cli.building.run_build import load_compiler  # noqa: PLC0415
-    from nojit.aot.compile.processes.pool import WorkerPool  # noqa: PLC0415
-    from nojit.aot.signing.rebuild import rebuild  # noqa: PLC0415
+    from nojit.aot.cli.building.run_build import load_compiler
+    from nojit.aot.compile.processes.pool import WorkerPool
+    from nojit.aot.signing.rebuild import rebuild
 
     workers = jobs or len(os.sched_getaffinity(0))
     # a bundle for an older driver was assembled by another tool, if its vendor has one

@@ -114,15 +114,15 @@ def open_shared(request: SharedRequest, wait_s: float, tell: Callable[[str], Non
         PackageError: a library is not installed, or the private key cannot be used.
         BundleTrustError: a public key cannot be used.
     """
-    from nojit.aot.cache.shared import SharedCache  # noqa: PLC0415 - as above
-    from nojit.aot.cache.store_urls import open_store  # noqa: PLC0415 - as above
-    from nojit.aot.cache.time_limits import Limits  # noqa: PLC0415 - most builds have no shared cache
+    from nojit.aot.cache.shared import SharedCache
+    from nojit.aot.cache.store_urls import open_store
+    from nojit.aot.cache.time_limits import Limits
 
     limits = Limits(wait_s=wait_s)
     signer = None
     if request.sign is not None and not request.readonly:
-        from nojit.aot.signing.cache_signatures import EntrySigner  # noqa: PLC0415 - of an extra
-        from nojit.aot.signing.sign import read_signer  # noqa: PLC0415 - of an extra
+        from nojit.aot.signing.cache_signatures import EntrySigner  # of an extra
+        from nojit.aot.signing.sign import read_signer  # of an extra
 
         password = os.fsencode(os.environ.get("NOJIT_KEY_PASSWORD", "")) or None
         signer = EntrySigner(read_signer(request.sign, password))
@@ -147,7 +147,7 @@ def open_verifier(trust: Sequence[Path]) -> EntryVerifier | None:
     """
     if not trust:
         return None
-    from nojit.aot.signing.cache_signatures import read_verifier  # noqa: PLC0415 - of an extra
+    from nojit.aot.signing.cache_signatures import read_verifier  # of an extra
 
     return read_verifier(trust)
 

@@ -70,17 +70,17 @@ def open_remote(
         PackageError: a library is not installed.
     """
     try:
-        import distributed  # noqa: F401, PLC0415 - of an extra
+        import distributed  # noqa: F401 - of an extra
     except ModuleNotFoundError as error:
-        from nojit.runtime.errors import PackageError  # noqa: PLC0415 - as above
+        from nojit.runtime.errors import PackageError
 
         what = f"expected {error.name} to be installed for --executor: pip install 'nojit[farm]'"
         raise PackageError(what) from None
-    from nojit.aot.remote.build_facts import Build, Limits  # noqa: PLC0415 - as above
-    from nojit.aot.remote.connection import DaskConnection  # noqa: PLC0415 - of an extra
-    from nojit.aot.remote.executor import RemoteExecutor  # noqa: PLC0415 - as above
-    from nojit.aot.remote.messages import Setup  # noqa: PLC0415 - as above
-    from nojit.aot.remote.version import nojit_version  # noqa: PLC0415 - as above
+    from nojit.aot.remote.build_facts import Build, Limits
+    from nojit.aot.remote.connection import DaskConnection  # of an extra
+    from nojit.aot.remote.executor import RemoteExecutor
+    from nojit.aot.remote.messages import Setup
+    from nojit.aot.remote.version import nojit_version
 
     # the build says itself what fails
     for name in ("distributed", "tornado"):

@@ -140,7 +140,7 @@ def open_repository(address: Address, *, insecure: bool) -> Repository:
         RegistryError: the credentials cannot be read.
     """
     # tells a missing extra before anything else happens
-    import requests  # noqa: F401, PLC0415 - of an extra
+    import requests  # noqa: F401 - of an extra
 
     credentials = find_credentials(address, os.environ)
     agent = f"nojit/{version_of('nojit')}"

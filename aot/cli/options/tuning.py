@@ -149,7 +149,7 @@ def rules_of(out: Output, manifests: Path | None, found: Sequence[MeasuredTimes]
     known: Mapping[str, TuningRules] = {}
     # without manifests, the default folder can still hold tuned tables
     if manifests is not None or any(_MANIFESTS.glob("*.toml")):
-        from nojit.aot.tune.select.manifest_rules import read_rules  # noqa: PLC0415 - needs the extra `build`
+        from nojit.aot.tune.select.manifest_rules import read_rules  # needs the extra `build`
 
         known = read_rules(manifests or _MANIFESTS)
     kernels = {measured.kernel.name: measured.kernel for measured in found}

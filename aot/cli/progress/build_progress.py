@@ -217,7 +217,7 @@ def follow_build(out: Output) -> Iterator[View]:
 
 
 def _open_bar() -> Progress:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - slow to import
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # slow to import
 
     return Progress(
         TextColumn("{task.description}", markup=False),

@@ -143,7 +143,7 @@ def follow_tuning(out: Output) -> Iterator[View]:
 
 
 def _open_bar() -> Progress:
-    from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - slow to import
+    from rich.progress import BarColumn, Progress, TextColumn  # slow to import
 
     return Progress(
         TextColumn("{task.description}", markup=False),

@@ -286,7 +286,7 @@ def _without_narrower(measured: MeasuredTimes, cells: Sequence[Cell]) -> list[in
 def _estimates(
     measured: MeasuredTimes, rules: TuningRules, cells: Sequence[Cell], configs: Sequence[int]
 ) -> Estimates | None:
-    from nojit.aot.tune.select.cost import Point, Terms, estimates  # noqa: PLC0415 - needs scipy, and few kernels have terms
+    from nojit.aot.tune.select.cost import Point, Terms, estimates  # needs scipy, and few kernels have terms
 
     points = [
         Point(

@@ -32,8 +32,8 @@ def patch_collectives(patches: Patches) -> None:
     """
     if not torch.distributed.is_available():
         return
-    from torch._C import _distributed_c10d as inner  # noqa: PLC0415 - only a torch with `torch.distributed` has it
-    from torch.distributed import distributed_c10d as groups  # noqa: PLC0415 - as above
+    from torch._C import _distributed_c10d as inner
+    from torch.distributed import distributed_c10d as groups
 
     silent: Any = getattr(inner, "FakeProcessGroup", None)
     if silent is None:

@@ -105,8 +105,8 @@ class Compiles:
         try:
             torch.compiler.reset()
             if self._follows:
-                from torch._inductor.async_compile import CompiledTritonKernels  # noqa: PLC0415 - it is imported
-                from torch._inductor.utils import clear_caches  # noqa: PLC0415 - as above
+                from torch._inductor.async_compile import CompiledTritonKernels
+                from torch._inductor.utils import clear_caches
 
                 CompiledTritonKernels.cache_clear()
                 clear_caches()
@@ -162,12 +162,12 @@ class Compiles:
         self._patches.put(owner, name, value)
 
     def _patch_inductor(self) -> None:
-        import torch._functorch.config as functorch  # noqa: PLC0415 - slow to import
-        import torch._inductor.config as settings  # noqa: PLC0415 - as above
-        from torch._dynamo.variables.optimizer import OptimizerVariable  # noqa: PLC0415 - as above
-        from torch._inductor import scheduler, select_algorithm  # noqa: PLC0415 - as above
-        from torch._inductor.fx_passes import joint_graph, pad_mm  # noqa: PLC0415 - as above
-        from torch._inductor.runtime import benchmarking, hints, triton_heuristics  # noqa: PLC0415 - as above
+        import torch._functorch.config as functorch  # slow to import
+        import torch._inductor.config as settings
+        from torch._dynamo.variables.optimizer import OptimizerVariable
+        from torch._inductor import scheduler, select_algorithm
+        from torch._inductor.fx_passes import joint_graph, pad_mm
+        from torch._inductor.runtime import benchmarking, hints, triton_heuristics
 
         hints.DeviceProperties.create.cache_clear()
         own = {**SEEN, "use_static_triton_launcher": False, **dict.fromkeys(_CACHES, False)}

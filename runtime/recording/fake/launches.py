@@ -317,7 +317,7 @@ class _Utils:
     @staticmethod
     def load_binary(name: str, image: bytes, _shared_bytes: int, _device: int) -> tuple[Any, Any, int, int, int]:
         """Return module, function, registers, spilled registers and maximum threads of a kernel, read from its cubin."""
-        from nojit.runtime.bundle.cubin import read_cubin  # noqa: PLC0415 - few programs ask
+        from nojit.runtime.bundle.cubin import read_cubin
 
         (kernel,) = (each for each in read_cubin(image).kernels if each.symbol == name)
         limit = kernel.reqntid or kernel.max_threads
@@ -330,7 +330,7 @@ class _Utils:
 
 
 def _driver(gpu: Gpu, launches: Launches) -> Any:
-    import torch  # noqa: PLC0415 - streams are torch's
+    import torch  # streams are torch's
 
     class Launcher:
         """Reports the launches of a kernel that the program compiled itself."""

@@ -75,21 +75,21 @@ class Machine:
         self._stops.callback(patches.undo)
         hook = answer_imports(self._gpu, patches)
         self._stops.callback(lambda: sys.meta_path.remove(hook))
-        from nojit.runtime.recording.fake.autocast import replace_kernels  # noqa: PLC0415 - needs torch
-        from nojit.runtime.recording.fake.tensors import Tensors  # noqa: PLC0415 - needs torch
-        from nojit.runtime.recording.fake.torch_cuda import patch_torch  # noqa: PLC0415 - needs torch
+        from nojit.runtime.recording.fake.autocast import replace_kernels  # needs torch
+        from nojit.runtime.recording.fake.tensors import Tensors  # needs torch
+        from nojit.runtime.recording.fake.torch_cuda import patch_torch  # needs torch
 
         patch_torch(self._gpu, self._problems, patches)
         tensors = Tensors(self._gpu, self._problems, patches)
         self._stops.callback(replace_kernels(tensors.is_own))
         self._stops.callback(tensors.stop)
         tensors.start()
-        from nojit.runtime.recording.fake.launches import Launches  # noqa: PLC0415 - needs Triton
+        from nojit.runtime.recording.fake.launches import Launches  # needs Triton
 
         launches = Launches(self._gpu, self._on_launch, self._trials, patches)
         self._stops.callback(launches.stop)
         launches.start()
-        from nojit.runtime.recording.fake.compiled import Compiles  # noqa: PLC0415 - needs torch
+        from nojit.runtime.recording.fake.compiled import Compiles  # needs torch
 
         compiles = Compiles(self._gpu, launches, self._problems, patches, tensors.mode)
         self._stops.callback(compiles.stop)

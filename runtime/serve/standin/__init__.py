@@ -138,6 +138,6 @@ def __getattr__(name: str) -> Any:
     """Return `run_autotuned`, whose module a process without autotuners never imports."""
     if name != "run_autotuned":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from nojit.runtime.serve.standin.tuning import run_autotuned  # noqa: PLC0415
+    from nojit.runtime.serve.standin.tuning import run_autotuned
 
     return run_autotuned

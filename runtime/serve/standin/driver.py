@@ -47,7 +47,7 @@ _CPP_TYPES: Final = {
 
 
 def _torch() -> Any:
-    import torch  # noqa: PLC0415 - only programs that ask for a device need it
+    import torch
 
     return torch
 
@@ -144,7 +144,7 @@ class CudaDriver(GPUDriver):
 
     def get_benchmarker(self) -> Callable[..., Any]:
         """Return `do_bench`."""
-        from nojit.runtime.serve.standin.testing import do_bench  # noqa: PLC0415 - it imports this module
+        from nojit.runtime.serve.standin.testing import do_bench  # it imports this module
 
         return do_bench
 

@@ -38,7 +38,7 @@ class Finder:
         if name == "triton":
             package = True
         else:
-            from nojit.runtime.serve.standin import names  # noqa: PLC0415 - `import triton` alone reads no table
+            from nojit.runtime.serve.standin import names  # `import triton` alone reads no table
 
             if not names.is_module(name):
                 return None
@@ -62,7 +62,7 @@ class Finder:
                 return f"{recorded().version}+nojit"
             if name.startswith("__") and name != "__all__":
                 raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-            from nojit.runtime.serve.standin import names  # noqa: PLC0415 - as above
+            from nojit.runtime.serve.standin import names
 
             value = names.resolve(module.__name__, name)
             module.__dict__[name] = value
@@ -81,7 +81,7 @@ class Finder:
 
 
 def _listed(module: str) -> list[str]:
-    from nojit.runtime.serve.standin import names  # noqa: PLC0415 - as above
+    from nojit.runtime.serve.standin import names
 
     return names.listed(module)
 

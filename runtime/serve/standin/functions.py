@@ -112,8 +112,8 @@ class JITFunction(JITCallable, KernelInterface):
 
     def create_binder(self) -> tuple[Any, ...]:
         """Return the caches of a device: both are empty, since nothing is compiled."""
-        from nojit.runtime.serve.standin.driver import driver  # noqa: PLC0415 - it imports this module
-        from nojit.runtime.serve.standin.targets import make_backend  # noqa: PLC0415 - only programs that ask pay for it
+        from nojit.runtime.serve.standin.driver import driver  # it imports this module
+        from nojit.runtime.serve.standin.targets import make_backend
 
         target = driver.active.get_current_target()
         return {}, {}, target, make_backend(target), self._bind

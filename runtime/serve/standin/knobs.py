@@ -37,7 +37,7 @@ def _tool(name: str) -> Callable[[str | None], Any]:
 
 
 def _class(text: str) -> Any:
-    import importlib  # noqa: PLC0415 - only programs with such a variable pay for it
+    import importlib
 
     module, _, name = text.partition(":")
     return getattr(importlib.import_module(module), name)

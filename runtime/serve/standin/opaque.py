@@ -34,7 +34,7 @@ def make(module: str, name: str, spec: Any, find: Callable[[str], Any]) -> Any:
     if kind == "o":
         return value(f"{module}.{name}")
     if kind == "j":
-        from nojit.runtime.serve.standin.functions import NamedFunction  # noqa: PLC0415 - most modules have none
+        from nojit.runtime.serve.standin.functions import NamedFunction
 
         return NamedFunction(function(module, name, spec))
     return function(module, name, spec)

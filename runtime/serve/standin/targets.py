@@ -156,7 +156,7 @@ class LazyDict:
 @exported("triton.compiler.compiler")
 def max_shared_mem(device: Any) -> int:
     """Return the bytes of shared memory that a block can have."""
-    from nojit.runtime.serve.standin.driver import driver  # noqa: PLC0415 - it imports this module
+    from nojit.runtime.serve.standin.driver import driver  # it imports this module
 
     return driver.active.utils.get_device_properties(device)["max_shared_mem"]  # type: ignore[no-any-return] # a number
 

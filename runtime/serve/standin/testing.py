@@ -24,7 +24,7 @@ _MODES: Final[dict[str, Callable[[list[float]], Any]]] = {
 
 
 def _torch() -> Any:
-    import torch  # noqa: PLC0415 - only programs that time need it
+    import torch
 
     return torch
 

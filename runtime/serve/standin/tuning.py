@@ -212,7 +212,7 @@ class Autotuner(KernelInterface):
     def do_bench(self) -> Any:
         """The function that would time: only a program that calls `_bench` itself does."""
         if self._do_bench is None:
-            from nojit.runtime.serve.standin.driver import driver  # noqa: PLC0415 - programs that time pay for it
+            from nojit.runtime.serve.standin.driver import driver
 
             self._do_bench = driver.active.get_benchmarker()
         return self._do_bench

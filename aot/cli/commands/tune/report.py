@@ -66,9 +66,9 @@ def command(  # noqa: PLR0917 - click passes each by name
     If problems of other uses were measured, the page starts with the quality of the tuned tables on them. The page needs no network. The
     command needs the extra `tune` (scikit-learn).
     """
-    from nojit.aot.tune.report.html import render_html  # noqa: PLC0415 - only this command needs it
-    from nojit.aot.tune.report.markdown import update_page  # noqa: PLC0415 - only this command needs it
-    from nojit.aot.tune.report.measurements import report  # noqa: PLC0415 - only this command needs the extra `tune`
+    from nojit.aot.tune.report.html import render_html
+    from nojit.aot.tune.report.markdown import update_page
+    from nojit.aot.tune.report.measurements import report  # only this command needs the extra `tune`
 
     found = measured_times_of(database, use, kernels)
     others = measured_times_by_use(database, kernels)
