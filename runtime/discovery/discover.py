@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -21,7 +20,7 @@ from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.format import SUFFIX
-from nojit.runtime.discovery.installed import Provider, normalized, providers
+from nojit.runtime.discovery.installed import Provider, folder_of, normalized, providers
 from nojit.runtime.errors import BundleError
 from nojit.runtime.target import by_arch
 
@@ -312,53 +311,13 @@ def _in_environment(path: Path) -> list[Found]:
 
 
 def _in_wheel(provider: Provider, foreign: bool) -> list[Found]:
-    origin = f"wheel {provider.distribution}"
-    where, what = f"{origin}, package {provider.package}", "expected the package that holds the bundles"
-    parts = provider.package.split(".")
-    # a path would lead out of the wheel's folder
-    if not all(map(str.isidentifier, parts)):
-        raise BundleError(f"{what}, named as in `import`", got=repr(provider.package), where=where)
-    # beside the entry point for a wheel, elsewhere for an editable install
-    beside = Path(provider.place, *parts)
-    try:
-        folder = beside if beside.is_dir() else _package_folder(parts)
-    except Exception as error:
-        # finders are foreign code
-        raise BundleError(what, got=worded(error) or type(error).__name__, where=where) from error
-    if folder is None:
-        raise BundleError(what, got="none", where=where)
-    return [Found(file, origin, foreign) for file in _expect_bundles(folder, where)]
+    files = _expect_bundles(folder_of(provider), provider.where)
+    return [Found(file, provider.origin, foreign) for file in files]
 
 
 def _in_checkout(root: Path) -> list[Found]:
     folder = root / "artifacts"
     return [Found(file, "checkout") for file in _bundles_of(folder, str(folder))]
-
-
-def _package_folder(parts: Sequence[str]) -> Path | None:
-    """Find a package's folder without importing the package or its parents.
-
-    `importlib.util.find_spec` would import the parents; the finders do not.
-    """
-    folders: list[str] | None = None
-    for depth in range(len(parts)):
-        folders = _below(folders, parts[depth]) or _found_by_finders(".".join(parts[: depth + 1]), folders)
-        if not folders:
-            return None
-    return next((Path(folder) for folder in folders or () if Path(folder).is_dir()), None)
-
-
-def _below(folders: Sequence[str] | None, part: str) -> list[str]:
-    return [str(below) for below in (Path(folder, part) for folder in folders or ()) if below.is_dir()]
-
-
-def _found_by_finders(package: str, folders: Sequence[str] | None) -> list[str]:
-    for finder in sys.meta_path:
-        find = getattr(finder, "find_spec", None)
-        spec = None if find is None else find(package, folders)
-        if spec is not None:
-            return list(spec.submodule_search_locations or ())
-    return []
 
 
 def _own_checkout() -> Path | None:
