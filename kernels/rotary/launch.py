@@ -76,8 +76,8 @@ def _launch(one: Operands, query_out: Tensor, key_out: Tensor | None, caller: Ca
     v_half = min(half, v_dim // 2)
     has_norm = one.query_weight is not None
     q_end = _end_of(one.query, query_out, 2 * half, has_norm)
-    in_place = one.key is not None and key_out is not None and one.key_cache is None
-    k_end = _end_of(one.key, key_out, 2 * half, has_norm) if in_place else head_dim
+    may_be_in_place = one.key is not None and key_out is not None and one.key_cache is None
+    k_end = _end_of(one.key, key_out, 2 * half, has_norm) if may_be_in_place else head_dim
     page_bits = 0 if one.key_cache is None else one.key_cache.shape[2].bit_length() - 1
     strides = [stride for rows in (q, k, v, *outs, *caches) for stride in rows.strides]
     strides += [table.stride(0) if table.shape[0] > 1 else 0 for table in (cos, sin)]
