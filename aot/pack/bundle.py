@@ -36,16 +36,14 @@ __all__ = [
     "pack",
 ]
 
-# to load one image, the runtime reads, hashes and decompresses its whole group. malloc maps fresh pages for anything from 128 KiB
-# up, and a first launch would pay a page fault for each of them
-GROUP_RAW_BYTES = 120 * 1024
-# a few similar images are enough to compress well. A first launch decompresses a whole group, so groups of small images
-# hold only two or three: their kernels are fast, and the larger file matters little next to large images
-_GROUP_IMAGES = 6
+# to load one image, the runtime reads, hashes and decompresses its whole group, and pays a page fault for each of its pages. A first
+# launch waits for all that, so an image of more than half of this has a group of its own
+GROUP_RAW_BYTES = 64 * 1024
+# groups of small images hold only two or three: their kernels are fast, and the larger file matters little next to large images
 _SMALL_IMAGE_BYTES = 16 * 1024
 _SMALL_GROUP_IMAGES = 2
 # raise it when the layout of the same content changes
-PACKING = 11
+PACKING = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ def _groups_of(images: Sequence[bytes]) -> Iterator[list[bytes]]:
     mean_bytes = sum(map(len, images)) // max(len(images), 1)
     if mean_bytes <= _SMALL_IMAGE_BYTES:
         return group_alike(images, max(_SMALL_GROUP_IMAGES * mean_bytes, _SMALL_IMAGE_BYTES))
-    return group_alike(images, min(_GROUP_IMAGES * mean_bytes, GROUP_RAW_BYTES))
+    return group_alike(images, GROUP_RAW_BYTES)
 
 
 def _pack_kernels(kernels: Sequence[KernelContent], executor: Executor) -> list[_Packed]:
