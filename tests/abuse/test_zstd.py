@@ -146,6 +146,14 @@ def test_every_wrong_frame_is_refused(form: str, raw: bytes) -> None:
         decompress(WRONG[form](raw), len(raw), "here")
 
 
+@pytest.mark.parametrize("form", WRONG)
+def test_a_wrong_frame_does_not_disturb_the_next(form: str) -> None:
+    for raw in (RAW, bytes(300_000)):
+        with pytest.raises(BundleError, match="at here"):
+            decompress(WRONG[form](raw), len(raw), "here")
+        assert decompress(compress(raw), len(raw), "here") == raw
+
+
 EMPTY_CASES = sorted(WRONG.keys() - {"one byte less", "in two frames", "a block short of its size", "no blocks"})
 
 

@@ -2,10 +2,13 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 /* The functions of zstd.h that are called; all of them are in every libzstd.so.1. */
 static struct {
-    size_t (*decompress)(void *to, size_t room, const void *from, size_t size);
+    void *(*make)(void);
+    size_t (*drop)(void *decompressor);
+    size_t (*decompress)(void *decompressor, void *to, size_t room, const void *from, size_t size);
     unsigned int (*is_error)(size_t code);
     const char *(*error_name)(size_t code);
 } zstd;
@@ -13,14 +16,19 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what is above and below, until `known` */
 static bool known;
 
+/* The decompressor of the last call, which the next takes: it has 160 KB, and new ones would cost a page fault for every page in use. */
+static _Atomic(void *) kept;
+
 static bool find_locked(void)
 {
     void *library = known ? NULL : dlopen("libzstd.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library != NULL) {
-        *(void **)&zstd.decompress = dlsym(library, "ZSTD_decompress");
+        *(void **)&zstd.make = dlsym(library, "ZSTD_createDCtx");
+        *(void **)&zstd.drop = dlsym(library, "ZSTD_freeDCtx");
+        *(void **)&zstd.decompress = dlsym(library, "ZSTD_decompressDCtx");
         *(void **)&zstd.is_error = dlsym(library, "ZSTD_isError");
         *(void **)&zstd.error_name = dlsym(library, "ZSTD_getErrorName");
-        known = zstd.decompress != NULL && zstd.is_error != NULL && zstd.error_name != NULL;
+        known = zstd.make != NULL && zstd.drop != NULL && zstd.decompress != NULL && zstd.is_error != NULL && zstd.error_name != NULL;
     }
     return known;
 }
@@ -44,7 +52,13 @@ bool nj_zstd_decompress(void *context, nj_span frame, void *raw, size_t raw_byte
     if (!nj_zstd_find()) {
         return nj_lacks(error, "none", "expected libzstd.so.1 to be installed, or nj_options.decompress to be set");
     }
-    size_t done = zstd.decompress(raw, raw_bytes, frame.at, frame.size);
+    void *taken = atomic_exchange(&kept, NULL), *decompressor = taken != NULL ? taken : zstd.make();
+    if (decompressor == NULL) {
+        return nj_no_memory(error);
+    }
+    size_t done = zstd.decompress(decompressor, raw, raw_bytes, frame.at, frame.size);
+    /* another thread may have kept its own meanwhile; NULL is nothing to drop */
+    (void)zstd.drop(atomic_exchange(&kept, decompressor));
     if (zstd.is_error(done)) {
         return nj_frame_broken(error, zstd.error_name(done));
     }
