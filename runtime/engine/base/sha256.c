@@ -26,23 +26,45 @@ static uint32_t rotate(uint32_t word, int bits)
     return word >> bits | word << (32 - bits);
 }
 
+/* One round. The caller names the state's words anew instead of moving them. */
+static inline void one_round(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f, uint32_t g, uint32_t *h, uint32_t word)
+{
+    *h += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) + word;
+    *d += *h;
+    *h += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));
+}
+
+/* The 64 words of a block's schedule, each with its round's constant. */
+static void schedule(const unsigned char *block, uint32_t sums[64])
+{
+    uint32_t words[64];
+    for (int i = 0; i < 16; i++) {
+        const unsigned char *at = block + 4 * i;
+        words[i] = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+        sums[i] = words[i] + constants[i];
+    }
+    for (int i = 16; i < 64; i++) {
+        uint32_t one = words[i - 15], two = words[i - 2];
+        words[i] = words[i - 16] + (rotate(one, 7) ^ rotate(one, 18) ^ one >> 3) + words[i - 7] +
+                   (rotate(two, 17) ^ rotate(two, 19) ^ two >> 10);
+        sums[i] = words[i] + constants[i];
+    }
+}
+
 static void compress_plainly(uint32_t state[8], const unsigned char *blocks, size_t count)
 {
     for (; count > 0; count--, blocks += BLOCK_BYTES) {
-        uint32_t words[64], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
-        for (int i = 0; i < 16; i++) {
-            const unsigned char *at = blocks + 4 * i;
-            words[i] = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-        }
-        for (int i = 16; i < 64; i++) {
-            uint32_t one = words[i - 15], two = words[i - 2];
-            words[i] = words[i - 16] + (rotate(one, 7) ^ rotate(one, 18) ^ one >> 3) + words[i - 7] +
-                       (rotate(two, 17) ^ rotate(two, 19) ^ two >> 10);
-        }
-        for (int i = 0; i < 64; i++) {
-            uint32_t one = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + constants[i] + words[i];
-            uint32_t two = (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
-            h = g, g = f, f = e, e = d + one, d = c, c = b, b = a, a = one + two;
+        uint32_t sums[64], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
+        schedule(blocks, sums);
+        for (const uint32_t *at = sums; at < sums + 64; at += 8) {
+            one_round(a, b, c, &d, e, f, g, &h, at[0]);
+            one_round(h, a, b, &c, d, e, f, &g, at[1]);
+            one_round(g, h, a, &b, c, d, e, &f, at[2]);
+            one_round(f, g, h, &a, b, c, d, &e, at[3]);
+            one_round(e, f, g, &h, a, b, c, &d, at[4]);
+            one_round(d, e, f, &g, h, a, b, &c, at[5]);
+            one_round(c, d, e, &f, g, h, a, &b, at[6]);
+            one_round(b, c, d, &e, f, g, h, &a, at[7]);
         }
         state[0] += a, state[1] += b, state[2] += c, state[3] += d, state[4] += e, state[5] += f, state[6] += g, state[7] += h;
     }
