@@ -71,16 +71,23 @@ static bool lacks(const named *found, const nj_expected_image *entry, nj_error *
     return nj_differ(error, found->count == 0 ? "no kernel" : found->text.text, "expected kernel %s in the image", nj_quote(entry->symbol).text);
 }
 
+static bool lacks_in_cubin(const nj_cubin *cubin, const nj_expected_image *entry, nj_error *error)
+{
+    named found = {.count = 0};
+    for (size_t i = 0; i < cubin->kernel_count; i++) {
+        name_kernel(&found, cubin->kernels[i].name);
+    }
+    return lacks(&found, entry, error);
+}
+
 static bool check_cubin(nj_span image, const nj_expected_image *entry, nj_image_facts *facts, nj_error *error)
 {
     nj_cubin cubin;
-    named found = {.count = 0};
     if (!nj_cubin_read(image, &cubin, error)) {
         return false;
     }
     size_t wanted = cubin.kernel_count;
     for (size_t i = 0; i < cubin.kernel_count; i++) {
-        name_kernel(&found, cubin.kernels[i].name);
         if (nj_span_equal(cubin.kernels[i].name, entry->symbol)) {
             wanted = i;
         } else if (!nj_cubin_kernel_read(&cubin, i, &facts->kernel, error)) {
@@ -95,7 +102,7 @@ static bool check_cubin(nj_span image, const nj_expected_image *entry, nj_image_
                          entry->arch, entry->arch_specific ? "a" : "");
     }
     if (wanted == cubin.kernel_count) {
-        return lacks(&found, entry, error);
+        return lacks_in_cubin(&cubin, entry, error);
     }
     facts->own_shared_bytes = nj_cubin_own_shared(&cubin, &facts->kernel);
     return agrees(&facts->kernel, entry, error);
