@@ -16,9 +16,10 @@ static inline bool nj_span_equal(nj_span a, nj_span b)
     return a.size == b.size && memcmp(a.at, b.at, b.size) == 0;
 }
 
+/* Callers try a span on many texts, most of which differ in the first byte. */
 static inline bool nj_span_is(nj_span span, const char *text)
 {
-    return span.size == strlen(text) && memcmp(span.at, text, span.size) == 0;
+    return span.size == 0 ? *text == 0 : *span.at == (unsigned char)*text && span.size == strlen(text) && memcmp(span.at, text, span.size) == 0;
 }
 
 /* Orders spans as texts: by their bytes, which is by code point for UTF-8. */
