@@ -14,14 +14,14 @@ from nojit.aot.base.files import check_folder, write_file
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import job_runner
 from nojit.aot.compile.job_runner import Finished, Job
-from nojit.aot.compile.resource_pruning import PRUNING
 from nojit.aot.compile.toolchain.triton_settings import settings_words
 from nojit.aot.inspect.places import report_path
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.manifest.mistakes import Mistakes
-from nojit.aot.pack.bundle import PACKING, BundleContent, PackedBundle, pack
+from nojit.aot.pack.bundle import BundleContent, PackedBundle, pack
 from nojit.aot.pack.compression import packer_version
 from nojit.aot.pack.tables import KernelContent
+from nojit.aot.pipeline.inputs_digest import inputs_digest
 from nojit.aot.pipeline.outcome import Outcome, sort_out
 from nojit.aot.pipeline.report import (
     BuildResult,
@@ -36,7 +36,6 @@ from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan, PlannedKernel
 from nojit.aot.variants.left_out import Refused
 from nojit.aot.variants.variant import CompiledVariant
-from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.discovery.debug_twins import twin_inputs
 from nojit.runtime.errors import ManifestError
@@ -146,7 +145,7 @@ def inputs_of(plan: Plan, compiler: Compiler) -> str:
     """
     if plan.twin_of:
         return twin_inputs(plan.twin_of)
-    return _inputs_digest(plan, toolchain_of(plan, compiler), jobs_of(plan, compiler))
+    return inputs_digest(plan, toolchain_of(plan, compiler), jobs_of(plan, compiler))
 
 
 def jobs_of(plan: Plan, compiler: Compiler) -> tuple[Job, ...]:
@@ -173,7 +172,7 @@ def _keys(kernel: PlannedKernel, compiler: Compiler) -> tuple[str, ...]:
 
 def _prepare(plan: Plan, path: Path, compiler: Compiler, trusted: tuple[str, ...]) -> _Work:
     toolchain, jobs = toolchain_of(plan, compiler), jobs_of(plan, compiler)
-    inputs = twin_inputs(plan.twin_of) if plan.twin_of else _inputs_digest(plan, toolchain, jobs)
+    inputs = twin_inputs(plan.twin_of) if plan.twin_of else inputs_digest(plan, toolchain, jobs)
     existing, sha256 = _existing(path, inputs, trusted)
     if existing is not None and plan.twin_of and {each.key for each in existing.variants} != {job.key for job in jobs}:
         # a twin's images hold line numbers, and those changed
@@ -182,32 +181,6 @@ def _prepare(plan: Plan, path: Path, compiler: Compiler, trusted: tuple[str, ...
         # the report must name the refused specializations
         existing = None
     return _Work(plan, path, toolchain, jobs, inputs, existing, sha256, trusted)
-
-
-def _inputs_digest(plan: Plan, toolchain: tuple[tuple[str, str], ...], jobs: Sequence[Job]) -> str:
-    kernels: list[Json] = [
-        [
-            kernel.spec.name,
-            list(kernel.spec.grid),
-            repr((kernel.spec.tuning, kernel.spec.batch, kernel.source.params, kernel.axes, kernel.derived)),
-            [repr((table.device, table.names, table.configs, table.entries)) for table in kernel.tuned],
-        ]
-        for kernel in plan.kernels
-    ]
-    variants: list[Json] = [[job.key, repr(job.variant)] for job in jobs]
-    pruning = PRUNING if plan.tuning else 0
-    facts: list[Json] = [
-        PACKING,
-        pruning,
-        plan.bundle.name,
-        plan.bundle.version,
-        plan.arch,
-        repr(toolchain),
-        kernels,
-        variants,
-        [[name, hashlib.sha256(raw).hexdigest()] for name, raw in sorted(plan.attachments)],
-    ]
-    return hashlib.sha256(canonical_json(facts)).hexdigest()
 
 
 def _existing(path: Path, inputs: str, trusted: tuple[str, ...]) -> tuple[BundleReport | None, str]:

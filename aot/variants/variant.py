@@ -55,11 +55,9 @@ class Variant:
     """Number of the config in the manifest, for messages."""
     derived: tuple[tuple[str, Value], ...]
     """Derived constexprs as (name, compiled-in value)."""
-    # not in the repr, which is part of a bundle's inputs: a twin with line info has the inputs of its bundle
-    line_info: bool = field(default=False, repr=False)
+    line_info: bool = False
     """True if the image maps instructions to lines of the source file."""
-    # not in the repr: the inputs of a bundle have the toolchain itself
-    toolchain: str = field(default="", repr=False)
+    toolchain: str = ""
     """Name of the toolchain that compiles the variant; empty for the only one of a build that names none."""
 
     def label(self) -> str:

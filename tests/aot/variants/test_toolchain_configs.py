@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def test_one_toolchain_adds_nothing_to_configs(plan):
     assert chosen(plan(ADD + CONFIG)) == [("", None)]
     named = plan(ADD + CONFIG, ("3.9",))
     assert (chosen(named), named.toolchains) == ([("3.9", None)], ("3.9",))
-    assert repr(named.kernels[0].variants) == repr(plan(ADD + CONFIG).kernels[0].variants)
+    unnamed = tuple(replace(each, toolchain="") for each in named.kernels[0].variants)
+    assert unnamed == plan(ADD + CONFIG).kernels[0].variants
 
 
 def test_configs_that_name_no_toolchain_take_the_first(plan):
