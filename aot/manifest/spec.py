@@ -177,7 +177,11 @@ class TuningSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         ),
     ] = "tuned"
     max_spill_bytes: Annotated[
-        int, Meta(ge=0, description="Skip configs in a tuning bundle that spill more bytes per thread.")
+        int,
+        Meta(
+            ge=0,
+            description="Skip configs in a tuning bundle that spill more bytes per thread; builds warn of tuned variants that do.",
+        ),
     ] = 0
     space: Annotated[
         list[dict[str, Any]],

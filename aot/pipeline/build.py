@@ -273,6 +273,7 @@ def _report(work: _Work, outcome: Outcome, packed: PackedBundle | None) -> Bundl
         ),
         failures=(*map(_failure, work.plan.refused), *outcome.failures),
         pruned=outcome.pruned,
+        tuned_spills=outcome.spills,
         trusted=work.trusted,
     )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from nojit.aot.compile.job_runner import Finished
 from nojit.aot.compile.resource_pruning import prune_compiled, prune_failed
 from nojit.aot.pipeline.report import Failure
+from nojit.aot.pipeline.tuned_spills import TunedSpill, tuned_spills
 from nojit.aot.plan.plan import Plan, PlannedKernel
 from nojit.aot.variants.left_out import Pruned
 from nojit.aot.variants.variant import CompiledVariant, Variant
@@ -24,6 +25,8 @@ class Outcome:
     """Variants that go into the bundle, for each kernel of the plan in its order."""
     failures: tuple[Failure, ...]
     pruned: tuple[Pruned, ...]
+    spills: tuple[TunedSpill, ...] = ()
+    """Tuned variants in the bundle that spill more than their tuning space allows."""
 
     def variants(self) -> tuple[tuple[tuple[Variant, CompiledVariant], ...], ...]:
         """Return the compiled variants that go into the bundle, for each kernel of the plan."""
@@ -41,7 +44,8 @@ def sort_out(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outcome:
         return _sort_out_tuning(plan, finished)
     failures = (failure_of(each) for one in finished for each in one)
     kept = tuple(tuple(each for each in one if each.compiled) for one in finished)
-    return Outcome(kept, tuple(failure for failure in failures if failure), ())
+    spills = (spill for kernel, one in zip(plan.kernels, finished, strict=True) for spill in tuned_spills(kernel, one))
+    return Outcome(kept, tuple(failure for failure in failures if failure), (), tuple(spills))
 
 
 def _sort_out_tuning(plan: Plan, finished: Sequence[Sequence[Finished]]) -> Outcome:

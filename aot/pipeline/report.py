@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 from nojit.aot.cache.cache import CacheUse, Misfit
+from nojit.aot.pipeline.tuned_spills import TunedSpill
 from nojit.aot.variants.left_out import Absence, Pruned
 
 __all__ = [
@@ -85,6 +86,8 @@ class BundleReport:
     failures: tuple[Failure, ...]
     pruned: tuple[Pruned, ...] = ()
     """For a tuning bundle: configs that were skipped."""
+    tuned_spills: tuple[TunedSpill, ...] = ()
+    """Tuned variants that spill more than `max_spill_bytes` of their kernel's tuning: their table is out of date."""
     code_differs: tuple[str, ...] = ()
     """For a bundle with line info: variants whose instructions differ from those without."""
     trusted: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from nojit.aot.cache import cache, upkeep
 from nojit.aot.cli.group import cli
 from nojit.aot.inspect import contents, device_choice, diff, doctor
 from nojit.aot.oci import pull
-from nojit.aot.pipeline import report, targets
+from nojit.aot.pipeline import report, targets, tuned_spills
 from nojit.aot.provenance import statement
 from nojit.aot.recorded_builds import coverage
 from nojit.aot.signing import sign
@@ -33,6 +33,7 @@ FACTS = (
     report.VariantReport,
     report.Failure,
     left_out.Pruned,
+    tuned_spills.TunedSpill,
     targets.KernelTarget,
     cache.CacheUse,
     cache.Misfit,

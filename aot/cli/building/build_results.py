@@ -15,6 +15,7 @@ from nojit.aot.cli.console import Output, counted, duration, size
 from nojit.aot.compile.toolchain.digests import settings_of
 from nojit.aot.manifest.archs import arch_order
 from nojit.aot.pipeline.report import TWINS, BuildResult, BundleReport, Done, Failure, VariantReport
+from nojit.aot.pipeline.tuned_spills import TunedSpill
 from nojit.aot.variants.left_out import Absence, Pruned
 from nojit.runtime.base.wording import few
 
@@ -247,6 +248,8 @@ def show_result(out: Output, done: Done, folder: Path, seconds: float, failures:
     """
     out.emit("build", build_document(done.result, done.absent, done.twins, folder, seconds))
     show_build(out, done.result, folder, seconds, failures)
+    for report in done.result.reports:
+        _warn_of_spills(out, report.tuned_spills)
     for line in done.warned:
         out.warn(line)
     if done.twins is not None:
@@ -296,6 +299,17 @@ def _show_bundle(out: Output, report: BundleReport, folder: Path, *, stopped: bo
         _show_variants(out, report.variants)
     out.line()
     _show_pruned(out, report.pruned)
+
+
+def _warn_of_spills(out: Output, spills: Sequence[TunedSpill]) -> None:
+    """Warn of tuned variants that spill more than their tuning space allows, in one line for each kernel."""
+    for kernel, found in groupby(spills, key=lambda spill: spill.kernel):
+        each = list(found)
+        worst = max(each, key=lambda spill: spill.spill_bytes)
+        out.warn(
+            f"{kernel}: {counted(len(each), 'tuned variant')} spill up to {worst.spill_bytes:,} bytes per thread, and its "
+            f"max_spill_bytes is {worst.max_spill_bytes}: tune it again, or raise the limit; the worst is {worst.label}"
+        )
 
 
 def _show_pruned(out: Output, pruned: Sequence[Pruned]) -> None:

@@ -206,3 +206,31 @@ def test_without_a_table_only_the_manifests_configs_are_tuned_again(
     use_compiler()
     (bundle,) = document("build", tuned, "--retune", "--dry-run")["bundles"]
     assert [(each["name"], each["variants"]) for each in bundle["kernels"]] == [("add", 4)]
+
+
+@pytest.mark.parametrize(("limit", "warned"), [(4, True), (8, False)])
+def test_tuned_variants_that_spill_more_than_their_space_allows_are_warned_of(
+    *,
+    run: Run,
+    document: Document,
+    use_compiler: Use,
+    write_manifest: Callable[..., Path],
+    limit: int,
+    warned: bool,
+) -> None:
+    use_compiler()
+    space = f"max_spill_bytes = {limit}\n[[kernel.tuning.space]]\nBLOCK = ['spills', 64]\n"
+    path = write_manifest(TUNED.replace(SPACE, space))
+    (path.parent / "tuned").mkdir()
+    (path.parent / "tuned/add.toml").write_text(TABLE.replace("BLOCK = 512", "BLOCK = 'spills'"))
+    words = ("build", path, "--arch", "sm_90", "--out", path.parent / "out", "-j", 1)
+    assert ("max_spill_bytes is 4: tune it again" in run(*words).stderr) == warned
+    # an up-to-date bundle is still out of tune
+    (report,) = document(*words)["bundles"]
+    assert report["up_to_date"]
+    aligned = [each for each in report["tuned_spills"] if ":16" in each["label"]]
+    assert report["tuned_spills"] == aligned
+    assert {(each["kernel"], each["spill_bytes"], each["max_spill_bytes"]) for each in aligned} == (
+        {("add", 8, 4)} if warned else set()
+    )
+    assert sum(each["spill_bytes"] > 4 for each in report["variants"]) > len(aligned)
