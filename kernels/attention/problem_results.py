@@ -46,10 +46,10 @@ class RowSums:
     delta: Tensor
 
     @classmethod
-    def guessed(cls, one: AttentionShape, device: str) -> RowSums:
+    def guessed(cls, problem: AttentionShape, device: str) -> RowSums:
         """Return plausible values for all heads; the caller overwrites those of the heads to be checked."""
-        shape = (one.batch, one.heads, one.q_len)
-        return cls(torch.full(shape, math.log(one.kv_len) + 0.5, device=device), torch.zeros(shape, device=device))
+        shape = (problem.batch, problem.heads, problem.q_len)
+        return cls(torch.full(shape, math.log(problem.kv_len) + 0.5, device=device), torch.zeros(shape, device=device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ def work(launch: RequestedLaunch, parts: Sequence[Part], tensors: Sequence[Tenso
     )
 
 
-def output_parts(head: tuple[Tensor, Tensor, Tensor], out: Tensor, one: AttentionShape) -> Iterator[Part]:
+def output_parts(head: tuple[Tensor, Tensor, Tensor], out: Tensor, shape: AttentionShape) -> Iterator[Part]:
     """Yield the groups of rows of one head's output `out` [M, Dv]; `head` is its q, k and v."""
     q, k, v = head
     # torch cannot multiply e4m3: use the same values in the output's dtype
-    exact, torchs = (_output(q.to(dtype), k.to(dtype), v.to(dtype), one) for dtype in (torch.float32, out.dtype))
+    exact, torchs = (_output(q.to(dtype), k.to(dtype), v.to(dtype), shape) for dtype in (torch.float32, out.dtype))
     yield from _groups(out, exact, torchs, _OUTPUT_FACTOR)
 
 
@@ -87,7 +87,7 @@ def gradient_parts(
     written: tuple[Tensor, ...],
     sums: RowSums,
     place: tuple[int, int],
-    one: AttentionShape,
+    shape: AttentionShape,
 ) -> Iterator[Part]:
     """Yield the groups of gradient rows that depend on one key head of one batch; write their `sums`.
 
@@ -96,15 +96,15 @@ def gradient_parts(
         written: the gradients that the kernel writes.
         sums: log-sums and delta, which this function writes for these heads.
         place: (batch, key head).
-        one: the problem.
+        shape: the problem.
     """
     q, k, v, dout = tensors
-    (batch, kv_head), group = place, one.heads // one.kv_heads
+    (batch, kv_head), group = place, shape.heads // shape.kv_heads
     exact, torchs = [], []
     for head in range(kv_head * group, (kv_head + 1) * group):
         own = (q[batch, head], k[batch, kv_head], v[batch, kv_head], dout[batch, head])
-        exact.append(_gradients(*(value.float() for value in own), one=one))
-        torchs.append(_gradients(*own, one=one))
+        exact.append(_gradients(*(value.float() for value in own), shape=shape))
+        torchs.append(_gradients(*own, shape=shape))
         sums.lse[batch, head], sums.delta[batch, head] = exact[-1].lse, exact[-1].delta
         yield from _groups(written[0][batch, head], exact[-1].dq, torchs[-1].dq, _GRADIENT_FACTOR)
     for number, name in ((1, "dk"), (2, "dv")):
@@ -120,34 +120,34 @@ def _groups(written: Tensor, exact: Tensor, torchs: Tensor, factor: int, gradien
         yield Part(written[first:end], exact[first:end], tolerance, gradient)
 
 
-def _scores(q: Tensor, k: Tensor, first: int, one: AttentionShape) -> Tensor:
+def _scores(q: Tensor, k: Tensor, first: int, shape: AttentionShape) -> Tensor:
     """Return the masked scores of the queries `q`, which start at index `first`."""
-    scores = (q @ k.T).float() * one.head_dim**-0.5
-    if one.is_causal:
-        rows = torch.arange(first, first + len(q), device=q.device)[:, None] + one.offset
+    scores = (q @ k.T).float() * shape.head_dim**-0.5
+    if shape.is_causal:
+        rows = torch.arange(first, first + len(q), device=q.device)[:, None] + shape.offset
         scores = scores.masked_fill(torch.arange(len(k), device=q.device) > rows, float("-inf"))
     return scores
 
 
-def _output(q: Tensor, k: Tensor, v: Tensor, one: AttentionShape) -> Tensor:
+def _output(q: Tensor, k: Tensor, v: Tensor, shape: AttentionShape) -> Tensor:
     """Compute attention for one head, `_CHUNK` queries at a time, in the dtype of the operands."""
     starts = range(0, len(q), _CHUNK)
-    return torch.cat([torch.softmax(_scores(q[at : at + _CHUNK], k, at, one), -1).to(q.dtype) @ v for at in starts])
+    return torch.cat([torch.softmax(_scores(q[at : at + _CHUNK], k, at, shape), -1).to(q.dtype) @ v for at in starts])
 
 
-def _gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, *, one: AttentionShape) -> _Head:
+def _gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, *, shape: AttentionShape) -> _Head:
     """Compute the gradients of one head, `_CHUNK` queries at a time; sums over chunks are fp32."""
     dk, dv = (torch.zeros(value.shape, device=q.device) for value in (k, v))
     lse, delta, dq = [], [], []
     for at in range(0, len(q), _CHUNK):
         queries, grad = q[at : at + _CHUNK], dout[at : at + _CHUNK]
-        scores = _scores(queries, k, at, one)
+        scores = _scores(queries, k, at, shape)
         weights = torch.softmax(scores, -1)
         rounded = weights.to(q.dtype)
         lse.append(torch.logsumexp(scores, -1))
         delta.append(((rounded @ v).float() * grad.float()).sum(-1))
         dscores = (weights * ((grad @ v.T).float() - delta[-1][:, None])).to(q.dtype)
         dv += (rounded.T @ grad).float()
-        dk += (dscores.T @ queries).float() * one.head_dim**-0.5
-        dq.append((dscores @ k).float() * one.head_dim**-0.5)
+        dk += (dscores.T @ queries).float() * shape.head_dim**-0.5
+        dq.append((dscores @ k).float() * shape.head_dim**-0.5)
     return _Head(torch.cat(lse), torch.cat(delta), torch.cat(dq), dk, dv)

@@ -184,13 +184,13 @@ def drawn(use: str) -> tuple[AttentionShape, ...]:
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
     rng = draws("flash_attention", use)
-    known = {(one.q_len, one.kv_len, one.batch * one.heads) for one in PROBLEMS["tune"]}
+    known = {(drawn.q_len, drawn.kv_len, drawn.batch * drawn.heads) for drawn in PROBLEMS["tune"]}
     found: dict[str, AttentionShape] = {}
     while len(found) < _DRAWN.get(use, 0):
-        one = _draw(rng, _KINDS[len(found) % len(_KINDS)])
-        fits = one.flops <= _MOST_FLOPS
-        if fits and (one.q_len, one.kv_len, one.batch * one.heads) not in known:
-            found[one.name] = one
+        drawn = _draw(rng, _KINDS[len(found) % len(_KINDS)])
+        fits = drawn.flops <= _MOST_FLOPS
+        if fits and (drawn.q_len, drawn.kv_len, drawn.batch * drawn.heads) not in known:
+            found[drawn.name] = drawn
     return (*found.values(), *(_between((*PROBLEMS["tune"], *found.values())) if use == "tune" else ()))
 
 
@@ -202,9 +202,9 @@ def drawn_wide(use: str) -> tuple[AttentionShape, ...]:
     rng = draws("flash_attention wide", use)
     found: dict[str, AttentionShape] = {}
     while len(found) < _WIDE.get(use, 0):
-        one = _draw(rng, _KINDS[len(found) % len(_KINDS)], ((256, 256), (192, 192), (192, 128)))
-        if one.flops <= _MOST_FLOPS:
-            found[one.name] = one
+        drawn = _draw(rng, _KINDS[len(found) % len(_KINDS)], ((256, 256), (192, 192), (192, 128)))
+        if drawn.flops <= _MOST_FLOPS:
+            found[drawn.name] = drawn
     return tuple(found.values())
 
 
@@ -214,22 +214,22 @@ def _between(known: Sequence[AttentionShape]) -> tuple[AttentionShape, ...]:
 
     def draw() -> AttentionShape:
         while True:
-            one = _draw(rng, rng.choice(_KINDS))
-            if one.flops <= _MOST_FLOPS:
-                return one
+            drawn = _draw(rng, rng.choice(_KINDS))
+            if drawn.flops <= _MOST_FLOPS:
+                return drawn
 
     return spread(known, draw, _far, _SPREAD)
 
 
-def _far(one: AttentionShape, other: AttentionShape) -> float:
+def _far(shape: AttentionShape, other: AttentionShape) -> float:
     """Return the distance between the tuning keys of two calls in octaves (log2); infinite for different cases."""
-    if (one.head_dim, one.v_dim, one.is_causal) != (other.head_dim, other.v_dim, other.is_causal):
+    if (shape.head_dim, shape.v_dim, shape.is_causal) != (other.head_dim, other.v_dim, other.is_causal):
         return math.inf
-    return math.dist(_place(one), _place(other))
+    return math.dist(_place(shape), _place(other))
 
 
-def _place(one: AttentionShape) -> tuple[float, ...]:
-    sizes = (one.q_len, one.kv_len, one.batch * one.heads, one.heads // one.kv_heads)
+def _place(shape: AttentionShape) -> tuple[float, ...]:
+    sizes = (shape.q_len, shape.kv_len, shape.batch * shape.heads, shape.heads // shape.kv_heads)
     return tuple(map(math.log2, sizes))
 
 

@@ -135,16 +135,16 @@ class SoftmaxProblem:
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
         """Size arguments of the call by name, for the tuner."""
-        one = self.problem
-        named = {name: getattr(one, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
-        return named | {"reach": str(one.reach), "is_causal": self.is_causal}
+        problem = self.problem
+        named = {name: getattr(problem, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
+        return named | {"reach": str(problem.reach), "is_causal": self.is_causal}
 
     def prepare(self, device: str) -> Work:
         """Return random operands on `device`, and the expected result in fp32."""
-        one, dtype = self.problem, _DTYPES[self.dtype]
-        layout = one.layout()
+        problem, dtype = self.problem, _DTYPES[self.dtype]
+        layout = problem.layout()
         source = generator(self.name, device)
-        shape = (one.batch, layout.nnz, one.block, one.block)
+        shape = (problem.batch, layout.nnz, problem.block, problem.block)
         x = torch.randn(shape, generator=source, device=device, dtype=dtype)
         rows = _row_of_each_block(layout).to(device)
         tables = layout.tables(device)
@@ -262,8 +262,8 @@ def _between(known: Sequence[SparseShape]) -> tuple[SparseShape, ...]:
         places[problem.name] = _place(problem)
         return problem
 
-    def far(one: SparseShape, other: SparseShape) -> float:
-        return math.dist(places[one.name], places[other.name])
+    def far(shape: SparseShape, other: SparseShape) -> float:
+        return math.dist(places[shape.name], places[other.name])
 
     return spread(known, draw, far, _SPREAD)
 

@@ -79,8 +79,8 @@ class GemmProblem:
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
         """Size arguments of the call by name, for the tuner."""
-        one = self.shape
-        return {"batch": one.batch, "m": one.m, "n": one.n, "k": one.k, "trans_b": one.trans_b}
+        shape = self.shape
+        return {"batch": shape.batch, "m": shape.m, "n": shape.n, "k": shape.k, "trans_b": shape.trans_b}
 
     @property
     def weight(self) -> float:
@@ -89,25 +89,25 @@ class GemmProblem:
 
     def prepare(self, device: str) -> Work:
         """Return random operands on `device`, and the expected first rows of the result in fp32."""
-        one, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
-        a = torch.randn(one.batch, one.m, one.k, generator=source, device=device, dtype=dtype)
-        sides = (one.n, one.k) if one.trans_b else (one.k, one.n)
-        b = torch.randn(one.batch, *sides, generator=source, device=device, dtype=dtype)
+        shape, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
+        a = torch.randn(shape.batch, shape.m, shape.k, generator=source, device=device, dtype=dtype)
+        sides = (shape.n, shape.k) if shape.trans_b else (shape.k, shape.n)
+        b = torch.randn(shape.batch, *sides, generator=source, device=device, dtype=dtype)
         # scaled so that results are near one
-        b.mul_(one.k**-0.5)
-        b = b.mT if one.trans_b else b
+        b.mul_(shape.k**-0.5)
+        b = b.mT if shape.trans_b else b
         call = prepare(a, b, None, None, has_epilogue=False, maps_run=lambda _: self.kernel == "bmm_sm90", tuned=True)
         launch, out = requested(lambda: call(a, b, None, None, (0, 1.0, 0.0)), self.kernel)
         if self.kernel == "bmm_merge":
             parts = launch.args[0].normal_(generator=source)
-            output, expected = out[:1, :_ROWS], parts[:, :1, :_ROWS, : one.n].sum(0)
+            output, expected = out[:1, :_ROWS], parts[:, :1, :_ROWS, : shape.n].sum(0)
             moved = parts.numel() * parts.itemsize + out.numel() * out.itemsize
             tolerance = rounding(expected, dtype) + 1e-5 * len(parts)
             return _work(launch, (output, expected, tolerance), moved, parts.numel())
         output, expected = out[:1, :_ROWS], a[:1, :_ROWS].float() @ b[:1].float()
         # tensor cores add in another order than the reference
-        tolerance = rounding(expected, dtype) + 1e-5 * one.k**0.5
-        return _work(launch, (output, expected, tolerance), one.elements * a.itemsize, one.flops)
+        tolerance = rounding(expected, dtype) + 1e-5 * shape.k**0.5
+        return _work(launch, (output, expected, tolerance), shape.elements * a.itemsize, shape.flops)
 
 
 def _work(launch: RequestedLaunch, checked: tuple[Tensor, Tensor, float], moved_bytes: int, flops: int) -> Work:

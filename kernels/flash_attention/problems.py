@@ -92,20 +92,20 @@ class _AttentionCall:
 
     def _operands(self, device: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return random q, k, v and dout on `device`."""
-        one, dtype = self.problem, _DTYPES[self.dtype]
-        source = generator(one.name, device)
+        problem, dtype = self.problem, _DTYPES[self.dtype]
+        source = generator(problem.name, device)
 
         def random(heads: int, length: int, dim: int) -> Tensor:
             # torch generates no random e4m3: generate bf16 and cast
             drawn_in = dtype if dtype.itemsize > 1 else torch.bfloat16
-            shape = (one.batch, heads, length, dim)
+            shape = (problem.batch, heads, length, dim)
             return torch.randn(shape, generator=source, device=device, dtype=drawn_in).to(dtype)
 
         return (
-            random(one.heads, one.q_len, one.head_dim),
-            random(one.kv_heads, one.kv_len, one.head_dim),
-            random(one.kv_heads, one.kv_len, one.v_dim),
-            random(one.heads, one.q_len, one.v_dim),
+            random(problem.heads, problem.q_len, problem.head_dim),
+            random(problem.kv_heads, problem.kv_len, problem.head_dim),
+            random(problem.kv_heads, problem.kv_len, problem.v_dim),
+            random(problem.heads, problem.q_len, problem.v_dim),
         )
 
 
@@ -117,19 +117,19 @@ class AttentionProblem(_AttentionCall):
 
     def prepare(self, device: str) -> Work:
         """Return random operands on `device`, and the expected results of the first and the last head."""
-        one = self.problem
+        problem = self.problem
         q, k, v, _ = self._operands(device)
         out = allocate_output(q, v)
         launch, _ = requested(lambda: self._launch(q, k, v, out))
-        group = one.heads // one.kv_heads
+        group = problem.heads // problem.kv_heads
         parts = [
             part
-            for batch, head in ((0, 0), (-1, one.heads - 1))
+            for batch, head in ((0, 0), (-1, problem.heads - 1))
             for part in problem_results.output_parts(
-                (q[batch, head], k[batch, head // group], v[batch, head // group]), out[batch, head], one
+                (q[batch, head], k[batch, head // group], v[batch, head // group]), out[batch, head], problem
             )
         ]
-        return problem_results.work(launch, parts, (q, k, v, out), one.flops)
+        return problem_results.work(launch, parts, (q, k, v, out), problem.flops)
 
     def _launch(self, q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> None:
         """Launch this problem's kernel, even where the operator would choose another one."""
@@ -149,24 +149,24 @@ class GradientProblem(_AttentionCall):
         """Return random operands on `device`, and expected gradients for the first and the last key head."""
         if self.kernel == "flash_attention_bwd_delta":
             return self._prepare_delta(device)
-        one = self.problem
+        problem = self.problem
         q, k, v, dout = self._operands(device)
-        sums = problem_results.RowSums.guessed(one, device)
+        sums = problem_results.RowSums.guessed(problem, device)
         written = tuple(map(torch.empty_like, (q, k, v)))
         parts = [
             part
-            for batch, head in ((0, 0), (-1, one.kv_heads - 1))
-            for part in problem_results.gradient_parts((q, k, v, dout), written, sums, (batch, head), one)
+            for batch, head in ((0, 0), (-1, problem.kv_heads - 1))
+            for part in problem_results.gradient_parts((q, k, v, dout), written, sums, (batch, head), problem)
         ]
-        scale, mask, (dq, dk, dv) = one.head_dim**-0.5, one.mask, written
+        scale, mask, (dq, dk, dv) = problem.head_dim**-0.5, problem.mask, written
         given = (q, k, v, dout, sums.lse, sums.delta)
         if self.kernel == "flash_attention_bwd_dq":
             launch, _ = requested(lambda: launch_dq_over_pointers(*given, dq, scale, mask))
             parts = [part for part in parts if part.gradient == 0]
-            return problem_results.work(launch, parts, (*given, dq), 3 * one.flops // 2)
+            return problem_results.work(launch, parts, (*given, dq), 3 * problem.flops // 2)
         launch, _ = requested(lambda: launch_dkdv_over_pointers(*given, dk, dv, scale, mask))
         parts = [part for part in parts if part.gradient > 0]
-        return problem_results.work(launch, parts, (*given, dk, dv), 2 * one.flops)
+        return problem_results.work(launch, parts, (*given, dk, dv), 2 * problem.flops)
 
     def _prepare_delta(self, device: str) -> Work:
         out, dout = (self._operands(device)[-1].roll(shift, 2) for shift in (0, 1))
@@ -212,12 +212,14 @@ class MappedGradientProblem(_AttentionCall):
         return problem_results.work(launch, [part], (room.sums, dq), dq.numel())
 
     def _prepare_gradients(self, maps: GradientMaps, room: Workspace) -> Work:
-        one = self.problem
-        parts = _guessed_gradients(one, maps, room.statistics)
-        launch, _ = requested(lambda: over_maps.launch_gradients_over_maps(maps, room, one.head_dim**-0.5, one.mask))
+        problem = self.problem
+        parts = _guessed_gradients(problem, maps, room.statistics)
+        launch, _ = requested(
+            lambda: over_maps.launch_gradients_over_maps(maps, room, problem.head_dim**-0.5, problem.mask)
+        )
         tensors = [each.base for each in maps]
         return problem_results.work(
-            launch, [part for part in parts if part.gradient], (*tensors, room.sums), 5 * one.flops // 2
+            launch, [part for part in parts if part.gradient], (*tensors, room.sums), 5 * problem.flops // 2
         )
 
 
@@ -227,53 +229,57 @@ class WideGradientProblem(_AttentionCall):
 
     def prepare(self, device: str) -> Work:
         """Return random operands on `device`, for the first part of the call."""
-        one = self.problem
+        problem = self.problem
         q, k, v, dout = self._operands(device)
         dq, dk, dv = map(torch.empty_like, (q, k, v))
         maps = over_maps.describe_gradients(q, k, v, dout, dk, dv)
         if maps is None:
-            raise ValueError(f"expected rows of a multiple of 16 bytes, got {one}")
-        whole = over_wide_maps.Part(slice(0, one.batch), slice(0, one.kv_heads), slice(0, one.q_len))
+            raise ValueError(f"expected rows of a multiple of 16 bytes, got {problem}")
+        whole = over_wide_maps.Part(slice(0, problem.batch), slice(0, problem.kv_heads), slice(0, problem.q_len))
         room = over_wide_maps.allocate_wide(maps, [whole])
-        scale = one.head_dim**-0.5
+        scale = problem.head_dim**-0.5
         if self.kernel == "flash_attention_bwd_dq_sm90":
             return self._prepare_queries(maps, room, whole, dq)
-        parts = _guessed_gradients(one, maps, room.statistics)
-        launch, _ = requested(lambda: over_wide_maps.launch_dkdv(maps, room, whole, one.kv_len, 0, scale, one.mask))
+        parts = _guessed_gradients(problem, maps, room.statistics)
+        launch, _ = requested(
+            lambda: over_wide_maps.launch_dkdv(maps, room, whole, problem.kv_len, 0, scale, problem.mask)
+        )
         tensors = [each.base for each in maps]
         return problem_results.work(
-            launch, [part for part in parts if part.gradient], (*tensors, room.scores), 2 * one.flops
+            launch, [part for part in parts if part.gradient], (*tensors, room.scores), 2 * problem.flops
         )
 
     def _prepare_queries(self, maps: GradientMaps, room: WideWorkspace, whole: Part, dq: Tensor) -> Work:
         """Fill the workspace with score gradients, and expect their products with the keys of the first and the last head."""
-        one, (k, scale) = self.problem, (maps.k.base, self.problem.head_dim**-0.5)
+        problem, (k, scale) = self.problem, (maps.k.base, self.problem.head_dim**-0.5)
         room.scores.copy_(torch.randn_like(room.scores))
-        launch, _ = requested(lambda: over_wide_maps.launch_dq(maps, room, whole, one.kv_len, dq, scale, one.mask))
-        group = one.heads // one.kv_heads
+        launch, _ = requested(
+            lambda: over_wide_maps.launch_dq(maps, room, whole, problem.kv_len, dq, scale, problem.mask)
+        )
+        group = problem.heads // problem.kv_heads
         parts = []
-        for batch, head in ((0, 0), (one.batch - 1, one.heads - 1)):
-            scores = room.scores[batch * one.heads + head, :, : one.q_len].float().mT
-            if one.is_causal:
-                scores = scores.tril(one.offset)
+        for batch, head in ((0, 0), (problem.batch - 1, problem.heads - 1)):
+            scores = room.scores[batch * problem.heads + head, :, : problem.q_len].float().mT
+            if problem.is_causal:
+                scores = scores.tril(problem.offset)
             exact = scores @ k[batch, head // group].float() * scale
             parts.append(problem_results.Part(dq[batch, head], exact, rounding(exact, dq.dtype)))
-        return problem_results.work(launch, parts, (room.scores, k, dq), one.flops // 2)
+        return problem_results.work(launch, parts, (room.scores, k, dq), problem.flops // 2)
 
 
-def _guessed_gradients(one: AttentionShape, maps: GradientMaps, statistics: Tensor) -> list[problem_results.Part]:
+def _guessed_gradients(shape: AttentionShape, maps: GradientMaps, statistics: Tensor) -> list[problem_results.Part]:
     """Fill `statistics` as the kernel before would, exactly for the first and the last key head; return these heads' gradients."""
     q, k, v, dout, dk, dv = (each.base for each in maps)
-    sums = problem_results.RowSums.guessed(one, str(q.device))
+    sums = problem_results.RowSums.guessed(shape, str(q.device))
     parts = [
         part
-        for batch, head in ((0, 0), (-1, one.kv_heads - 1))
-        for part in problem_results.gradient_parts((q, k, v, dout), (q, dk, dv), sums, (batch, head), one)
+        for batch, head in ((0, 0), (-1, shape.kv_heads - 1))
+        for part in problem_results.gradient_parts((q, k, v, dout), (q, dk, dv), sums, (batch, head), shape)
     ]
     for statistic, past_the_end, rows in zip(
         statistics, (math.inf, 0.0), (sums.lse / math.log(2), sums.delta), strict=True
     ):
-        statistic.fill_(past_the_end)[..., : one.q_len] = rows
+        statistic.fill_(past_the_end)[..., : shape.q_len] = rows
     return parts
 
 

@@ -194,10 +194,10 @@ def _draw(numbers: Random, masks: Sequence[str] = MASKS, dims: Sequence[int] = (
     return Shape(f"{mask}, {batch} x {heads}/{kv_heads} x {length}, D {dim}", mask, batch, heads, kv_heads, length, dim)
 
 
-def _far(one: Shape, other: Shape) -> float:
-    sizes = ((each.length, each.batch * each.heads, each.dim) for each in (one, other))
+def _far(shape: Shape, other: Shape) -> float:
+    sizes = ((each.length, each.batch * each.heads, each.dim) for each in (shape, other))
     apart = sum(abs(math.log2(a / b)) for a, b in zip(*sizes, strict=True))
-    return apart + 2.0 * (one.mask != other.mask) + 2.0 * (one.mod != other.mod)
+    return apart + 2.0 * (shape.mask != other.mask) + 2.0 * (shape.mod != other.mod)
 
 
 _LISTED: Final = _listed()
@@ -248,26 +248,28 @@ class FlexProblem:
 
     def prepare(self, device: str) -> Work:
         """Return random operands on `device`, and the expected parts of the results."""
-        one, source = self.shape, generator(self.shape.name, device)
-        counts = (one.heads, one.kv_heads, one.kv_heads, one.heads)
+        shape, source = self.shape, generator(self.shape.name, device)
+        counts = (shape.heads, shape.kv_heads, shape.kv_heads, shape.heads)
         q, k, v, dout = (
-            torch.randn((one.batch, heads, one.length, one.dim), generator=source, device=device, dtype=torch.bfloat16)
+            torch.randn(
+                (shape.batch, heads, shape.length, shape.dim), generator=source, device=device, dtype=torch.bfloat16
+            )
             for heads in counts
         )
-        mask_mod = _mask_mod(one.mask, one.length, device)
-        tables = no_mask(one.length, one.length, q.device)
+        mask_mod = _mask_mod(shape.mask, shape.length, device)
+        tables = no_mask(shape.length, shape.length, q.device)
         if mask_mod is not None:
-            mask = create_block_mask(mask_mod, None, None, one.length, one.length, device)
-            tables = tables_of(mask, one.length, one.length, mask.kv_indices.device)
-        scores = _Scores(mask_mod, _score_mod(one.mod, one.heads, device))
+            mask = create_block_mask(mask_mod, None, None, shape.length, shape.length, device)
+            tables = tables_of(mask, shape.length, shape.length, mask.kv_indices.device)
+        scores = _Scores(mask_mod, _score_mod(shape.mod, shape.heads, device))
         if self.kernel in _FORWARD:
             return self._forward(q, k, v, tables, scores)
         return self._backward((q, k, v), dout, tables, scores)
 
     def _forward(self, q: Tensor, k: Tensor, v: Tensor, tables: MaskTables, scores: _Scores) -> Work:
-        one, mod = self.shape, scores.modification
+        shape, mod = self.shape, scores.modification
         out, lse = allocate_output(q, v), allocate_sums(q)
-        scale = one.dim**-0.5
+        scale = shape.dim**-0.5
 
         def launch() -> None:
             maps = maps_of(q, k, v, out, scale, tables, mod) if self.kernel.endswith("_sm90") else None
@@ -277,23 +279,23 @@ class FlexProblem:
                 launch_over_maps(maps, lse, q, scale, tables, mod)
 
         asked, _ = requested(launch)
-        group = one.heads // one.kv_heads
+        group = shape.heads // shape.kv_heads
         parts = []
-        for first in sorted({0, max(one.length - _ROWS, 0)}):
-            for batch, head in ((0, 0), (one.batch - 1, one.heads - 1)):
+        for first in sorted({0, max(shape.length - _ROWS, 0)}):
+            for batch, head in ((0, 0), (shape.batch - 1, shape.heads - 1)):
                 own = (q[batch, head, first : first + _ROWS], k[batch, head // group], v[batch, head // group])
                 exact, torchs = (
                     _rows([each.to(to) for each in own], scores, first, head) for to in (torch.float32, q.dtype)
                 )
                 parts.append(_part(out[batch, head, first : first + _ROWS], exact, torchs, "forward"))
-        return work(asked, parts, (q, k, v, out), one.flops())
+        return work(asked, parts, (q, k, v, out), shape.flops())
 
     def _backward(
         self, operands: tuple[Tensor, Tensor, Tensor], dout: Tensor, tables: MaskTables, scores: _Scores
     ) -> Work:
-        one, (q, k, v) = self.shape, operands
-        group = one.heads // one.kv_heads
-        lse = torch.full(q.shape[:3], math.log(one.length) + 0.5, device=q.device)
+        shape, (q, k, v) = self.shape, operands
+        group = shape.heads // shape.kv_heads
+        lse = torch.full(q.shape[:3], math.log(shape.length) + 0.5, device=q.device)
         delta = torch.zeros_like(lse)
         dq, dk, dv = (torch.empty_like(each) for each in operands)
         exact, torchs = (
@@ -304,12 +306,12 @@ class FlexProblem:
         written = (dq[:1, :group], dk[:1, :1], dv[:1, :1])
         parts = [_part(*each, "backward") for each in zip(written, exact[:3], torchs[:3], strict=True)]
         given = (q, k, v, dout, lse, delta)
-        scale = one.dim**-0.5
+        scale = shape.dim**-0.5
         if self.kernel.endswith("_dq"):
             asked, _ = requested(lambda: launch_dq(*given, dq, scale, tables, scores.modification))
-            return work(asked, parts[:1], (*given, dq), 3 * one.flops() // 2)
+            return work(asked, parts[:1], (*given, dq), 3 * shape.flops() // 2)
         asked, _ = requested(lambda: launch_dkdv(*given, dk, dv, scale, tables, scores.modification))
-        return work(asked, parts[1:], (*given, dk, dv), 2 * one.flops())
+        return work(asked, parts[1:], (*given, dk, dv), 2 * shape.flops())
 
 
 @dataclass(frozen=True, slots=True)

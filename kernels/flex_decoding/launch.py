@@ -51,25 +51,25 @@ class Decoding:
     @property
     def pairs(self) -> int:
         """Number of programs for each split."""
-        one = self.sizes
-        rows, blocks = one.q_len * self.pack, 1
+        sizes = self.sizes
+        rows, blocks = sizes.q_len * self.pack, 1
         if self.mask.words.mode == "bitmap":
-            rows = min(one.q_len, self.mask.words.block) * self.pack
-            blocks = -(-one.q_len // self.mask.words.block)
-        return one.batch * one.heads // self.pack * blocks * -(-rows // tile_height(rows))
+            rows = min(sizes.q_len, self.mask.words.block) * self.pack
+            blocks = -(-sizes.q_len // self.mask.words.block)
+        return sizes.batch * sizes.heads // self.pack * blocks * -(-rows // tile_height(rows))
 
     @property
     def seen(self) -> int:
         """Number of keys that a tile of queries sees, as far as the host knows without synchronizing with the device."""
-        one, (mode, left, right, _, block) = self.sizes, self.mask.words
+        sizes, (mode, left, right, _, block) = self.sizes, self.mask.words
         if mode == "bitmap" and self.mask.spans is not None and self.mask.blocks is not None:
             # the host knows only the average number of blocks
             rows: int = math.prod(self.mask.spans.shape[:3])
             entries: int = self.mask.blocks.shape[0]
-            return min(-(-entries // rows) * block, one.kv_len)
+            return min(-(-entries // rows) * block, sizes.kv_len)
         if mode == "band" and left is not None and right is not None:
-            return max(min(right - left + one.q_len, one.kv_len), 0)
-        return one.kv_len
+            return max(min(right - left + sizes.q_len, sizes.kv_len), 0)
+        return sizes.kv_len
 
 
 def part_width(v_dim: int) -> int:
@@ -77,18 +77,18 @@ def part_width(v_dim: int) -> int:
     return -(-(v_dim + 1) // UNIT) * UNIT
 
 
-def splits_for(one: Decoding, *, alone: bool = False) -> int:
+def splits_for(decoding: Decoding, *, alone: bool = False) -> int:
     """Choose the number of splits of a call.
 
     Args:
-        one: the call.
+        decoding: the call.
         alone: choose as for one of the call's sequences, independently of the key blocks of the others.
     """
-    pairs, seen = one.pairs, one.seen
+    pairs, seen = decoding.pairs, decoding.seen
     if alone:
-        pairs //= max(one.sizes.batch, 1)
-        seen = one.sizes.kv_len if one.mask.words.mode == "bitmap" else seen
-    return splits_of(pairs, max(seen, KEYS), processors(one.q))
+        pairs //= max(decoding.sizes.batch, 1)
+        seen = decoding.sizes.kv_len if decoding.mask.words.mode == "bitmap" else seen
+    return splits_of(pairs, max(seen, KEYS), processors(decoding.q))
 
 
 @cache
@@ -99,7 +99,7 @@ def _unread(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def launch_decoding(
-    one: Decoding,
+    decoding: Decoding,
     out: Tensor,
     lse: Tensor | None,
     splits: int,
@@ -112,15 +112,15 @@ def launch_decoding(
     """
     parts = None
     if splits > 1:
-        shape = (*one.q.shape[:3], splits, part_width(one.sizes.v_dim))
-        parts = new_contiguous(caller, one.q, shape, torch.float32)
-    launch_attention(one, out, lse, parts, splits, options, caller)
+        shape = (*decoding.q.shape[:3], splits, part_width(decoding.sizes.v_dim))
+        parts = new_contiguous(caller, decoding.q, shape, torch.float32)
+    launch_attention(decoding, out, lse, parts, splits, options, caller)
     if parts is not None:
-        launch_merge(parts, out, lse, one.sizes, caller)
+        launch_merge(parts, out, lse, decoding.sizes, caller)
 
 
 def launch_attention(
-    one: Decoding,
+    decoding: Decoding,
     out: Tensor,
     lse: Tensor | None,
     parts: Tensor | None,
@@ -132,42 +132,42 @@ def launch_attention(
 
     `caller`: allocates and launches, or also records both for replays.
     """
-    ints, floats = _unread(one.q.device)
+    ints, floats = _unread(decoding.q.device)
     caller.constant(ints, floats)
-    sizes, mask, pack = one.sizes, one.mask, one.pack
+    sizes, mask, pack = decoding.sizes, decoding.mask, decoding.pack
     block_d, block_dv = tile_widths(sizes.head_dim, sizes.v_dim, FLEX_WIDTH_MIN)
-    pointers, numbers = mod_arguments(one.mod, floats, one.q)
+    pointers, numbers = mod_arguments(decoding.mod, floats, decoding.q)
     tables, flags = _mask_arguments(mask, sizes, ints)
     facts = (sizes.batch, sizes.heads, sizes.group, pack, sizes.q_len, sizes.kv_len, splits, part_width(sizes.v_dim))
     caller.launch(
         "flex_decoding_blocks" if mask.words.mode == "bitmap" else "flex_decoding",
-        one.q,
-        one.k,
-        one.v,
+        decoding.q,
+        decoding.k,
+        decoding.v,
         out,
         floats if lse is None else lse,
         floats if parts is None else parts,
-        ints if one.kv_lens is None else one.kv_lens,
-        ints if one.page_table is None else one.page_table,
+        ints if decoding.kv_lens is None else decoding.kv_lens,
+        ints if decoding.page_table is None else decoding.page_table,
         *tables,
         *pointers,
-        one.scale,
+        decoding.scale,
         *flags,
-        int(one.kv_lens is not None),
+        int(decoding.kv_lens is not None),
         int(lse is not None),
         *facts,
         sizes.page_bits,
         sizes.head_dim,
         sizes.v_dim,
-        *one.q.stride()[:3],
-        *kv_strides(one.k, sizes.batch),
-        *kv_strides(one.v, sizes.batch),
+        *decoding.q.stride()[:3],
+        *kv_strides(decoding.k, sizes.batch),
+        *kv_strides(decoding.v, sizes.batch),
         *out.stride()[:3],
-        0 if one.page_table is None else one.page_table.stride(0),
+        0 if decoding.page_table is None else decoding.page_table.stride(0),
         *_mask_strides(mask),
         *numbers,
-        SCORE_MOD=one.mod.function,
-        PAGED=one.page_table is not None,
+        SCORE_MOD=decoding.mod.function,
+        PAGED=decoding.page_table is not None,
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
         **options,

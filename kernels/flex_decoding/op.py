@@ -274,9 +274,9 @@ def _run(
     lse = allocate_sums(query, caller) if return_lse else None
     if out.numel():
         factor = 1.0 / math.sqrt(sizes.head_dim) if scale is None else scale
-        one = Decoding(query, key, value, kv_lens, page_table, mask, mod, sizes, factor)
-        chosen = splits_for(one, alone=library.is_batch_invariant()) if splits is None else splits
-        launch_decoding(one, out, lse, chosen, options, caller)
+        decoding = Decoding(query, key, value, kv_lens, page_table, mask, mod, sizes, factor)
+        chosen = splits_for(decoding, alone=library.is_batch_invariant()) if splits is None else splits
+        launch_decoding(decoding, out, lse, chosen, options, caller)
     return out if lse is None else (out, lse)
 
 

@@ -92,12 +92,12 @@ def _every_other(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
 _MODS: Final[Mapping[str, MaskMod]] = {"dilated": _dilated, "every other": _every_other}
 
 
-def _mask(one: Shape, device: str) -> MaskOperands:
-    mask_mod = _MODS.get(one.mask)
+def _mask(shape: Shape, device: str) -> MaskOperands:
+    mask_mod = _MODS.get(shape.mask)
     if mask_mod is None:
-        return band_of_words(one.mask == "causal", None, None)
-    mask = create_block_mask(mask_mod, None, None, one.q_len, one.kv_len, device)
-    return mask_of_tables(tables_of(mask, one.q_len, one.kv_len, mask.kv_indices.device))
+        return band_of_words(shape.mask == "causal", None, None)
+    mask = create_block_mask(mask_mod, None, None, shape.q_len, shape.kv_len, device)
+    return mask_of_tables(tables_of(mask, shape.q_len, shape.kv_len, mask.kv_indices.device))
 
 
 PROBLEMS: Final[Mapping[str, tuple[Shape, ...]]] = {
@@ -224,15 +224,15 @@ def _kv_len(numbers: Random) -> int:
 
 def _shape(batch: int, kv_heads: int, group: int, **rest: Any) -> Shape:
     """Return a shape with `group` query heads per key head, named by its sizes."""
-    one = Shape("", batch, kv_heads * group, kv_heads, **rest)
-    sizes = f"{batch} x {one.heads}/{kv_heads} x {one.q_len} against {one.kv_len}"
-    return replace(one, name=f"{one.mask}, {sizes}, D {one.dim}, pages of {one.page}")
+    shape = Shape("", batch, kv_heads * group, kv_heads, **rest)
+    sizes = f"{batch} x {shape.heads}/{kv_heads} x {shape.q_len} against {shape.kv_len}"
+    return replace(shape, name=f"{shape.mask}, {sizes}, D {shape.dim}, pages of {shape.page}")
 
 
-def _far(one: Shape, other: Shape) -> float:
-    sizes = ((each.rows, each.kv_len, each.batch * each.kv_heads, each.dim) for each in (one, other))
+def _far(shape: Shape, other: Shape) -> float:
+    sizes = ((each.rows, each.kv_len, each.batch * each.kv_heads, each.dim) for each in (shape, other))
     apart = sum(abs(math.log2(a / b)) for a, b in zip(*sizes, strict=True))
-    return apart + 2.0 * (one.mask != other.mask) + (one.page != other.page)
+    return apart + 2.0 * (shape.mask != other.mask) + (shape.page != other.page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,18 +260,18 @@ class _Problem:
 
     def decoding(self, device: str) -> Decoding:
         """Return random operands on `device`; pages are in random order."""
-        one, source = self.shape, generator(self.shape.name, device)
+        problem, source = self.shape, generator(self.shape.name, device)
 
         def random(*shape: int) -> Tensor:
             return torch.randn(shape, generator=source, device=device, dtype=torch.bfloat16)
 
-        q, table = random(one.batch, one.heads, one.q_len, one.dim), None
-        lead, rows = one.batch, one.kv_len
-        if one.page:
-            lead, rows = one.batch * one.kv_len // one.page, one.page
-            table = torch.randperm(lead, generator=source, device=device).view(one.batch, -1).to(torch.int32)
-        k, v = (random(lead, one.kv_heads, rows, one.dim) for _ in range(2))
-        return Decoding(q, k, v, None, table, _mask(one, device), NO_MOD, one.sizes, one.dim**-0.5)
+        q, table = random(problem.batch, problem.heads, problem.q_len, problem.dim), None
+        lead, rows = problem.batch, problem.kv_len
+        if problem.page:
+            lead, rows = problem.batch * problem.kv_len // problem.page, problem.page
+            table = torch.randperm(lead, generator=source, device=device).view(problem.batch, -1).to(torch.int32)
+        k, v = (random(lead, problem.kv_heads, rows, problem.dim) for _ in range(2))
+        return Decoding(q, k, v, None, table, _mask(problem, device), NO_MOD, problem.sizes, problem.dim**-0.5)
 
     def splits(self, call: Decoding) -> int:
         """Return about as many splits as the operator would choose, all of the same length."""
@@ -286,45 +286,47 @@ class DecodingProblem(_Problem):
 
     def prepare(self, device: str) -> Work:
         """Return random operands on `device`, and the expected results of the first and the last head."""
-        one, call = self.shape, self.decoding(device)
+        shape, call = self.shape, self.decoding(device)
         splits = self.splits(call)
         out = torch.empty_like(call.q)
         parts = None
         if splits > 1:
-            parts = torch.empty((*call.q.shape[:3], splits, part_width(one.dim)), device=device)
+            parts = torch.empty((*call.q.shape[:3], splits, part_width(shape.dim)), device=device)
         launch, _ = requested(lambda: launch_attention(call, out, None, parts, splits, {}))
         looked_at = []
-        for batch, head in ((0, 0), (one.batch - 1, one.heads - 1)):
-            exact, torchs = (_split_results(call, one, (batch, head), splits, to) for to in (torch.float32, out.dtype))
-            written = out[batch, head][:, None] if parts is None else parts[batch, head, ..., : one.dim]
+        for batch, head in ((0, 0), (shape.batch - 1, shape.heads - 1)):
+            exact, torchs = (
+                _split_results(call, shape, (batch, head), splits, to) for to in (torch.float32, out.dtype)
+            )
+            written = out[batch, head][:, None] if parts is None else parts[batch, head, ..., : shape.dim]
             tolerance = _FACTOR * float((torchs.float() - exact).abs().max()) + rounding(exact, out.dtype)
             looked_at.append(Part(written, exact, tolerance))
-        share = one.listed / one.kv_len
+        share = shape.listed / shape.kv_len
         moved = sum(each.numel() * each.element_size() for each in (call.k, call.v)) * share
         written_to = out if parts is None else parts
-        flops = 4 * one.batch * one.heads * one.q_len * one.listed * one.dim
+        flops = 4 * shape.batch * shape.heads * shape.q_len * shape.listed * shape.dim
         result = work(launch, looked_at, (call.q, written_to), flops)
         return replace(result, moved_bytes=result.moved_bytes + int(moved))
 
 
-def _split_results(call: Decoding, one: Shape, place: tuple[int, int], splits: int, to: torch.dtype) -> Tensor:
+def _split_results(call: Decoding, shape: Shape, place: tuple[int, int], splits: int, to: torch.dtype) -> Tensor:
     """Compute attention of one head over each split separately: [M, splits, D]."""
     batch, head = place
-    kv_head = head * one.kv_heads // one.heads
+    kv_head = head * shape.kv_heads // shape.heads
     k, v = (
         rows[batch, kv_head] if call.page_table is None else rows[call.page_table[batch].long(), kv_head].flatten(0, 1)
         for rows in (call.k, call.v)
     )
-    keys = torch.arange(one.kv_len, device=k.device)
-    if one.mask == "every other":
+    keys = torch.arange(shape.kv_len, device=k.device)
+    if shape.mask == "every other":
         keys = keys[_every_other(keys, keys, keys, keys)]
-    queries = torch.arange(one.q_len, device=k.device)[:, None]
+    queries = torch.arange(shape.q_len, device=k.device)[:, None]
     results = []
     for own in keys.chunk(splits):
         scores = (call.q[batch, head].to(to) @ k[own].to(to).T).float() * call.scale
-        if one.mask == "causal":
-            scores = scores.masked_fill(own > queries + one.kv_len - one.q_len, -math.inf)
-        elif one.mask == "dilated":
+        if shape.mask == "causal":
+            scores = scores.masked_fill(own > queries + shape.kv_len - shape.q_len, -math.inf)
+        elif shape.mask == "dilated":
             scores = scores.masked_fill(~_dilated(own, own, queries, own), -math.inf)
         results.append(torch.softmax(scores, -1).to(to) @ v[own].to(to))
     return torch.stack(results, 1)
@@ -337,22 +339,22 @@ class MergeProblem(_Problem):
 
     def prepare(self, device: str) -> Work:
         """Return random parts on `device`, and the expected output."""
-        one, source = self.shape, generator(self.shape.name, device)
-        splits = merged_splits(one)
-        shape = (one.batch, one.heads, one.q_len, splits, part_width(one.dim))
-        parts = torch.randn(shape, generator=source, device=device)
-        out = torch.empty((*shape[:3], one.dim), dtype=torch.bfloat16, device=device)
-        launch, _ = requested(lambda: launch_merge(parts, out, None, one.sizes))
-        weights = torch.softmax(parts[..., one.dim] * math.log(2), -1)
-        exact = (parts[..., : one.dim] * weights[..., None]).sum(-2)
+        problem, source = self.shape, generator(self.shape.name, device)
+        splits = merged_splits(problem)
+        parts_shape = (problem.batch, problem.heads, problem.q_len, splits, part_width(problem.dim))
+        parts = torch.randn(parts_shape, generator=source, device=device)
+        out = torch.empty((*parts_shape[:3], problem.dim), dtype=torch.bfloat16, device=device)
+        launch, _ = requested(lambda: launch_merge(parts, out, None, problem.sizes))
+        weights = torch.softmax(parts[..., problem.dim] * math.log(2), -1)
+        exact = (parts[..., : problem.dim] * weights[..., None]).sum(-2)
         part = Part(out, exact, rounding(exact, out.dtype))
         return work(launch, [part], (parts, out), 2 * parts.numel())
 
 
-def merged_splits(one: Shape) -> int:
+def merged_splits(shape: Shape) -> int:
     """Return the number of splits that the operator would choose for a shape."""
     nothing = torch.empty(0)
-    call = Decoding(nothing, nothing, nothing, None, None, band_of_words(False, None, None), NO_MOD, one.sizes, 1.0)
+    call = Decoding(nothing, nothing, nothing, None, None, band_of_words(False, None, None), NO_MOD, shape.sizes, 1.0)
     return splits_for(call)
 
 

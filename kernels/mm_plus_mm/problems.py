@@ -90,21 +90,21 @@ class PairProblem:
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
         """Size arguments of the call by name, for the tuner."""
-        one = self.shape
-        return {"m": one.m, "n": one.n, "k": one.k, "more": self.more, "trans_b": one.trans_b}
+        shape = self.shape
+        return {"m": shape.m, "n": shape.n, "k": shape.k, "more": self.more, "trans_b": shape.trans_b}
 
     def prepare(self, device: str) -> Work:
         """Return random operands on `device`, and the expected first rows of the result in fp32."""
-        one, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
+        shape, dtype, source = self.shape, _DTYPES[self.dtype], generator(self.name, device)
 
         def factors(depth: int) -> tuple[torch.Tensor, torch.Tensor]:
-            left = torch.randn(one.m, depth, generator=source, device=device, dtype=dtype)
-            sides = (one.n, depth) if one.trans_b else (depth, one.n)
+            left = torch.randn(shape.m, depth, generator=source, device=device, dtype=dtype)
+            sides = (shape.n, depth) if shape.trans_b else (depth, shape.n)
             # scaled so that results are near one
             right = torch.randn(*sides, generator=source, device=device, dtype=dtype).mul_(depth**-0.5)
-            return left, right.mT if one.trans_b else right
+            return left, right.mT if shape.trans_b else right
 
-        operands = (*factors(one.k), *factors(self.more))
+        operands = (*factors(shape.k), *factors(self.more))
         call = prepare(operands, None, lambda _: self.kernel.endswith("_sm90"))
         launch, out = requested(lambda: call(operands, None))
         a, b, c, d = (value.float() for value in operands)
@@ -113,9 +113,9 @@ class PairProblem:
             outputs=(out[:_ROWS],),
             expected=(expected,),
             # tensor cores add in another order than the reference
-            tolerances=(rounding(expected, dtype) + 1e-5 * (one.k + self.more) ** 0.5,),
+            tolerances=(rounding(expected, dtype) + 1e-5 * (shape.k + self.more) ** 0.5,),
             moved_bytes=(sum(value.numel() for value in operands) + out.numel()) * out.itemsize,
-            flops=one.flops + 2 * one.m * one.n * self.more,
+            flops=shape.flops + 2 * shape.m * shape.n * self.more,
         )
 
 

@@ -64,44 +64,44 @@ class Operands:
         return {name: value for name, value in zip(self.__slots__, self.tensors, strict=False) if value is not None}
 
 
-def check_operands(one: Operands, first: str = "query") -> None:
+def check_operands(operands: Operands, first: str = "query") -> None:
     """Require operands of matching shapes, dtypes and devices.
 
     Args:
-        one: the operands.
+        operands: the operands.
         first: the caller's name of the query.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
         ValueError: a wrong shape or size.
     """
-    query = one.query
+    query = operands.query
     check_tensor(first, query)
     check_dtype(first, query)
     if query.dim() < 3:
         refuse_value(first, "at least 3 dimensions [..., tokens, heads, head_dim]", f"shape {tuple(query.shape)}")
     heads = query.shape[-2]
-    for name, value in (("key", one.key), ("value", one.value)):
+    for name, value in (("key", operands.key), ("value", operands.value)):
         if value is not None:
             check_like(name, value, first, query)
             if value.dim() != query.dim():
                 refuse_value(name, f"{query.dim()} dimensions as {first} has", value.dim())
             width = query.shape[-1] if name == "key" else value.shape[-1]
-            known = value.shape[-2] if name == "key" or one.key is None else one.key.shape[-2]
+            known = value.shape[-2] if name == "key" or operands.key is None else operands.key.shape[-2]
             check_shape(name, value, (*query.shape[:-2], known, width), "..., tokens, heads, head_dim")
             heads += value.shape[-2]
     if heads * query.shape[:-2].numel() > COUNTED:
         refuse_value(first, f"at most {COUNTED} heads of all tokens", heads * query.shape[:-2].numel())
-    _check_tables(one, first)
-    _check_weights(one, first)
-    _check_ints("positions", one.positions, query, first, (torch.int32, torch.int64))
-    if one.key_cache is not None:
-        _check_caches(one)
+    _check_tables(operands, first)
+    _check_weights(operands, first)
+    _check_ints("positions", operands.positions, query, first, (torch.int32, torch.int64))
+    if operands.key_cache is not None:
+        _check_caches(operands)
 
 
-def _check_tables(one: Operands, first: str) -> None:
+def _check_tables(operands: Operands, first: str) -> None:
     """Require cos and sin [max_position, rotary_dim / 2], in the query's dtype or fp32."""
-    query, cos, sin = one.query, one.cos, one.sin
+    query, cos, sin = operands.query, operands.cos, operands.sin
     check_strided("cos", cos)
     check_dtype("cos", cos, tuple(dict.fromkeys((query.dtype, torch.float32))))
     check_like_device("cos", cos, first, query)
@@ -115,7 +115,7 @@ def _check_tables(one: Operands, first: str) -> None:
             f"1 to {most // 2} columns, as at most {most} of the {query.shape[-1]} columns of {first} are rotated"
         )
         refuse_value("cos", expected, cos.shape[1])
-    if one.positions is None and query.shape[-3] > cos.shape[0]:
+    if operands.positions is None and query.shape[-3] > cos.shape[0]:
         refuse_value("cos", f"at least {query.shape[-3]} rows, one for each token", cos.shape[0])
     # the call would drop their gradients silently
     for name, table in (("cos", cos), ("sin", sin)):
@@ -123,18 +123,18 @@ def _check_tables(one: Operands, first: str) -> None:
             refuse_value(name, "a tensor that requires no grad", "one that does")
 
 
-def _check_weights(one: Operands, first: str) -> None:
+def _check_weights(operands: Operands, first: str) -> None:
     """Require no weights, or one for each tensor that is rotated."""
-    if one.query_weight is None:
-        if one.key_weight is not None:
+    if operands.query_weight is None:
+        if operands.key_weight is not None:
             refuse_value("query_weight", "a weight, as key_weight is given", "None")
         return
-    if one.key is not None and one.key_weight is None:
+    if operands.key is not None and operands.key_weight is None:
         refuse_value("key_weight", "a weight, as query_weight is given", "None")
-    for name, weight in (("query_weight", one.query_weight), ("key_weight", one.key_weight)):
+    for name, weight in (("query_weight", operands.query_weight), ("key_weight", operands.key_weight)):
         if weight is not None:
-            check_like(name, weight, first, one.query)
-            check_shape(name, weight, one.query.shape[-1:], "head_dim")
+            check_like(name, weight, first, operands.query)
+            check_shape(name, weight, operands.query.shape[-1:], "head_dim")
 
 
 def _check_ints(name: str, value: Tensor | None, query: Tensor, first: str, dtypes: tuple[torch.dtype, ...]) -> None:
@@ -157,16 +157,19 @@ def _check_ints(name: str, value: Tensor | None, query: Tensor, first: str, dtyp
         check_shape(name, value, tokens, "..., tokens")
 
 
-def _check_caches(one: Operands) -> None:
+def _check_caches(operands: Operands) -> None:
     """Require caches [pages, heads, page size, dim] of the query's dtype."""
-    assert one.key is not None  # noqa: S101 - the operator requires them
-    assert one.value is not None  # noqa: S101 - as above
-    assert one.key_cache is not None  # noqa: S101 - as above
-    assert one.value_cache is not None  # noqa: S101 - as above
-    _check_ints("slot_mapping", one.slot_mapping, one.query, "query", (torch.int64,))
+    assert operands.key is not None  # noqa: S101 - the operator requires them
+    assert operands.value is not None  # noqa: S101 - as above
+    assert operands.key_cache is not None  # noqa: S101 - as above
+    assert operands.value_cache is not None  # noqa: S101 - as above
+    _check_ints("slot_mapping", operands.slot_mapping, operands.query, "query", (torch.int64,))
     sizes = (0, 0)
-    for name, cache, value in (("key_cache", one.key_cache, one.key), ("value_cache", one.value_cache, one.value)):
-        check_like(name, cache, "query", one.query)
+    for name, cache, value in (
+        ("key_cache", operands.key_cache, operands.key),
+        ("value_cache", operands.value_cache, operands.value),
+    ):
+        check_like(name, cache, "query", operands.query)
         if cache.dim() != 4:
             refuse_value(name, "4 dimensions [pages, heads, page size, dim]", f"shape {tuple(cache.shape)}")
         if name == "key_cache":
@@ -200,17 +203,17 @@ def check_out(out: Tensor, x: Tensor) -> None:
     check_written("out", out)
 
 
-def check_apart_all(outs: dict[str, Tensor], one: Operands) -> None:
+def check_apart_all(outs: dict[str, Tensor], operands: Operands) -> None:
     """Require that outputs overlap neither one another nor operands; an output may be the query or the key itself.
 
     Args:
         outs: the outputs by argument name.
-        one: the operands.
+        operands: the operands.
     """
-    operands = one.named
+    named = operands.named
     for place, (name, out) in enumerate(outs.items()):
-        others = dict(list(outs.items())[:place]) | {key: value for key, value in operands.items() if key not in outs}
-        if name not in operands and _is_same(out, one.query):
+        others = dict(list(outs.items())[:place]) | {key: value for key, value in named.items() if key not in outs}
+        if name not in named and _is_same(out, operands.query):
             del others["query"]
         for other, value in others.items():
             if value.dtype == out.dtype:

@@ -26,7 +26,7 @@ class _Rows(NamedTuple):
 
 
 def rotate(
-    one: Operands,
+    operands: Operands,
     query_out: Tensor | None = None,
     key_out: Tensor | None = None,
     *,
@@ -36,49 +36,51 @@ def rotate(
     """Return the rotated query, and the rotated key if there is a key; operands are already validated.
 
     Args:
-        one: the operands.
+        operands: the operands.
         query_out: where to write the query; None for a new tensor.
         key_out: where to write the key; None for a new tensor.
         makes_key: whether the key is a result, and not only written to the cache.
         caller: allocates and launches, or also records both for replays.
     """
-    query, key = one.query, one.key
+    query, key = operands.query, operands.key
     if query_out is None:
         query_out = new_contiguous(caller, query, query.shape)
     if key_out is None and key is not None and makes_key:
         key_out = new_contiguous(caller, key, key.shape)
     if query.shape[:-2].numel() and (query.shape[-2] or (key is not None and key.shape[-2])):
-        _launch(one, query_out, key_out, caller)
+        _launch(operands, query_out, key_out, caller)
     return query_out, key_out
 
 
-def _launch(one: Operands, query_out: Tensor, key_out: Tensor | None, caller: Caller) -> None:
-    query = one.query
+def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, caller: Caller) -> None:
+    query = operands.query
     tokens, length, head_dim = query.shape[:-2].numel(), query.shape[-3], query.shape[-1]
     absent = _Rows(query, _NONE)
     q = _rows_of(query, caller)
-    k = absent if one.key is None else _rows_of(one.key, caller)
-    v = absent if one.value is None else _rows_of(one.value, caller)
+    k = absent if operands.key is None else _rows_of(operands.key, caller)
+    v = absent if operands.value is None else _rows_of(operands.value, caller)
     outs = [absent if out is None else _Rows(out, _strides_of(out)) for out in (query_out, key_out)]
-    caches = [absent if cache is None else _cached(cache) for cache in (one.key_cache, one.value_cache)]
-    cos, sin = (_dense(table, caller) for table in (one.cos, one.sin))
-    weights = [query if weight is None else _dense(weight, caller) for weight in (one.query_weight, one.key_weight)]
-    positions, position_strides = _tokens_of(one.positions, query, caller)
-    slots, slot_strides = _tokens_of(one.slot_mapping, query, caller)
+    caches = [absent if cache is None else _cached(cache) for cache in (operands.key_cache, operands.value_cache)]
+    cos, sin = (_dense(table, caller) for table in (operands.cos, operands.sin))
+    weights = [
+        query if weight is None else _dense(weight, caller) for weight in (operands.query_weight, operands.key_weight)
+    ]
+    positions, position_strides = _tokens_of(operands.positions, query, caller)
+    slots, slot_strides = _tokens_of(operands.slot_mapping, query, caller)
 
     q_heads = query.shape[-2]
-    k_heads = 0 if one.key is None else one.key.shape[-2]
-    v_heads = 0 if one.value is None else one.value.shape[-2]
-    v_dim = 0 if one.value is None else one.value.shape[-1]
+    k_heads = 0 if operands.key is None else operands.key.shape[-2]
+    v_heads = 0 if operands.value is None else operands.value.shape[-2]
+    v_dim = 0 if operands.value is None else operands.value.shape[-1]
     # of the next power of two
     q_bits, k_bits = (max(heads - 1, 0).bit_length() for heads in (q_heads, k_heads))
-    half = one.cos.shape[1]
+    half = operands.cos.shape[1]
     v_half = min(half, v_dim // 2)
-    has_norm = one.query_weight is not None
-    q_end = _end_of(one.query, query_out, 2 * half, has_norm)
-    may_be_in_place = one.key is not None and key_out is not None and one.key_cache is None
-    k_end = _end_of(one.key, key_out, 2 * half, has_norm) if may_be_in_place else head_dim
-    page_bits = 0 if one.key_cache is None else one.key_cache.shape[2].bit_length() - 1
+    has_norm = operands.query_weight is not None
+    q_end = _end_of(operands.query, query_out, 2 * half, has_norm)
+    may_be_in_place = operands.key is not None and key_out is not None and operands.key_cache is None
+    k_end = _end_of(operands.key, key_out, 2 * half, has_norm) if may_be_in_place else head_dim
+    page_bits = 0 if operands.key_cache is None else operands.key_cache.shape[2].bit_length() - 1
     strides = [stride for rows in (q, k, v, *outs, *caches) for stride in rows.strides]
     strides += [table.stride(0) if table.shape[0] > 1 else 0 for table in (cos, sin)]
     eighths = not any(number % 8 for number in (*strides, half, v_half, head_dim, q_end, k_end, v_dim))
@@ -88,12 +90,17 @@ def _launch(one: Operands, query_out: Tensor, key_out: Tensor | None, caller: Ca
         *(cos, sin, *weights, positions, slots),
         *(tokens, length, q_heads, k_heads, v_heads, 1 << q_bits, 1 << k_bits, q_bits, k_bits),
         *(head_dim, half, v_half, q_end, k_end, v_dim),
-        *(int(one.positions is not None), int(key_out is not None), int(one.key_cache is not None), page_bits),
-        *(int(eighths), one.eps, -1.0 if one.conjugate else 1.0),
+        *(
+            int(operands.positions is not None),
+            int(key_out is not None),
+            int(operands.key_cache is not None),
+            page_bits,
+        ),
+        *(int(eighths), operands.eps, -1.0 if operands.conjugate else 1.0),
         *strides,
         *position_strides,
         *slot_strides,
-        INTERLEAVED=one.interleaved,
+        INTERLEAVED=operands.interleaved,
         NORM=has_norm,
     )
 

@@ -68,15 +68,15 @@ def rotary(
     check_flags(interleaved=interleaved)
     if out is not None:
         check_result(out)
-    one = Operands(*tensors, 0.0, bool(interleaved))
+    operands = Operands(*tensors, 0.0, bool(interleaved))
     if is_plain(x, cos, sin, positions, out):
-        (result,) = _remember(one, out, ("rotary", None, interleaved, False))
+        (result,) = _remember(operands, out, ("rotary", None, interleaved, False))
         return result if out is None else out
-    check_operands(one, "x")
+    check_operands(operands, "x")
     if out is None:
-        return _traced(one)[0]
+        return _traced(operands)[0]
     check_out(out, x)
-    _traced_into(one, {"out": out})
+    _traced_into(operands, {"out": out})
     return out
 
 
@@ -126,17 +126,17 @@ def rotary_qk(
             return known
     tensors = (query, key, None, query_weight, key_weight, cos, sin, positions, None, None, None)
     given = {"query": query, "key": key, "cos": cos, "sin": sin}
-    one = _operands(tensors, given, eps, interleaved)
+    operands = _operands(tensors, given, eps, interleaved)
     check_flags(inplace=inplace)
     if is_plain(*tensors):
-        first, second = _remember(one, None, ("rotary_qk", eps, interleaved, inplace))
+        first, second = _remember(operands, None, ("rotary_qk", eps, interleaved, inplace))
         return first, second
-    check_operands(one)
+    check_operands(operands)
     if not inplace:
-        return _traced(one)
+        return _traced(operands)
     check_written("query", query)
     check_written("key", key)
-    _traced_into(one, {"query": query, "key": key})
+    _traced_into(operands, {"query": query, "key": key})
     return query, key
 
 
@@ -197,15 +197,15 @@ def rotary_to_cache(
     tensors = (query, key, value, query_weight, key_weight, cos, sin, positions, slot_mapping, key_cache, value_cache)
     given = {"query": query, "key": key, "value": value, "cos": cos, "sin": sin}
     given |= {"slot_mapping": slot_mapping, "key_cache": key_cache, "value_cache": value_cache}
-    one = _operands(tensors, given, eps, interleaved)
+    operands = _operands(tensors, given, eps, interleaved)
     check_flags(return_key=return_key)
     if is_plain(*tensors):
-        results = _remember(one, None, ("rotary_to_cache", eps, interleaved, return_key))
+        results = _remember(operands, None, ("rotary_to_cache", eps, interleaved, return_key))
         return results if return_key else results[0]
-    check_operands(one)
+    check_operands(operands)
     if differentiates(*tensors):
         raise NotImplementedError("rotary_to_cache has no gradients: use rotary_qk, or torch.no_grad()")
-    turned, rotated = _cache_op(*tensors, one.eps, one.interleaved, bool(return_key))
+    turned, rotated = _cache_op(*tensors, operands.eps, operands.interleaved, bool(return_key))
     written(key_cache)
     written(value_cache)
     return (turned, rotated) if return_key else turned
@@ -228,20 +228,20 @@ def _operands(tensors: Tensors, required: dict[str, Any], eps: float | None, int
     return Operands(*tensors, number, bool(interleaved))
 
 
-def _remember(one: Operands, out: Tensor | None, words: tuple[Any, ...]) -> tuple[Tensor, ...]:
+def _remember(operands: Operands, out: Tensor | None, words: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """Run a new call without torch's dispatcher, and cache its launch arguments for replays.
 
     Args:
-        one: the operands.
+        operands: the operands.
         out: the output of `rotary`, or None.
         words: name of the operator, its eps, whether pairs are interleaved, and its own flag.
     """
     name, _, _, flag = words
-    check_operands(one, "x" if name == "rotary" else "query")
-    tensors = one.tensors
+    check_operands(operands, "x" if name == "rotary" else "query")
+    tensors = operands.tensors
     writer = RecipeWriter(*tensors, out)
     *own, target = writer.operands
-    mine = Operands(*cast(Tensors, tuple(own)), one.eps, one.interleaved)
+    mine = Operands(*cast(Tensors, tuple(own)), operands.eps, operands.interleaved)
     in_place = name == "rotary_qk" and flag
     outs: dict[str, Tensor] = {}
     if target is not None:
@@ -266,29 +266,29 @@ def _remember(one: Operands, out: Tensor | None, words: tuple[Any, ...]) -> tupl
     return results
 
 
-def _rotated(one: Operands) -> tuple[Any, ...]:
+def _rotated(operands: Operands) -> tuple[Any, ...]:
     """Return the arguments of the traced operators without a cache."""
-    tensors = one.tensors
-    return (*tensors[:2], *tensors[3:8], one.eps, one.interleaved, one.conjugate)
+    tensors = operands.tensors
+    return (*tensors[:2], *tensors[3:8], operands.eps, operands.interleaved, operands.conjugate)
 
 
-def _traced(one: Operands) -> tuple[Tensor, Tensor]:
+def _traced(operands: Operands) -> tuple[Tensor, Tensor]:
     """Run the operator through torch's dispatcher; without a key, the second result is empty."""
-    query, key = _op(*_rotated(one))
+    query, key = _op(*_rotated(operands))
     return query, key
 
 
-def _traced_into(one: Operands, outs: dict[str, Tensor]) -> None:
+def _traced_into(operands: Operands, outs: dict[str, Tensor]) -> None:
     """Run the operator that writes to existing tensors through torch's dispatcher.
 
     Args:
-        one: the operands.
+        operands: the operands.
         outs: the outputs by argument name: that of the query, then that of the key.
     """
-    if differentiates(*one.tensors, *outs.values()):
+    if differentiates(*operands.tensors, *outs.values()):
         refuse_value(next(iter(outs)), _GRAD, "operands that require grad")
     targets = [*outs.values(), None][:2]
-    _into_op(*_rotated(one), *targets)
+    _into_op(*_rotated(operands), *targets)
     for out in outs.values():
         written(out)
 
@@ -306,9 +306,9 @@ def _given(
     conjugate: bool,
 ) -> Operands:
     tensors = (query, key, None, query_weight, key_weight, cos, sin, positions, None, None, None)
-    one = Operands(*tensors, eps, interleaved, conjugate)
-    check_operands(one)
-    return one
+    operands = Operands(*tensors, eps, interleaved, conjugate)
+    check_operands(operands)
+    return operands
 
 
 def _run(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -318,15 +318,15 @@ def _run(query: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 
 def _run_into(*args: Any) -> None:
     *given, query_out, key_out = args
-    one = _given(*given)
-    rotate(one, query_out, key_out)
+    operands = _given(*given)
+    rotate(operands, query_out, key_out)
 
 
 def _run_cache(*args: Any) -> tuple[Tensor, Tensor]:
     *given, eps, interleaved, return_key = args
-    one = Operands(*cast(Tensors, tuple(given)), eps, interleaved)
-    check_operands(one)
-    turned, key = rotate(one, makes_key=return_key)
+    operands = Operands(*cast(Tensors, tuple(given)), eps, interleaved)
+    check_operands(operands)
+    turned, key = rotate(operands, makes_key=return_key)
     return turned, turned.new_empty(0) if key is None else key
 
 

@@ -70,8 +70,8 @@ class RotaryProblem:
         positions = torch.randperm(self.tokens, generator=source, device=device)
         weights = [random(self.head_dim) for _ in range(2)] if self.has_norm else [None, None]
         given = (query, key, None, weights[0], weights[1], cos, sin, positions, None, None, None)
-        one = Operands(*given, 1e-6, False)
-        launch, (turned, rotated) = requested(lambda: rotate(one))
+        operands = Operands(*given, 1e-6, False)
+        launch, (turned, rotated) = requested(lambda: rotate(operands))
         assert rotated is not None  # noqa: S101 - there is a key
         wide = [None if weight is None else weight.float() for weight in weights]
         expected = reference.rotary_qk(

@@ -119,17 +119,17 @@ def strips_of(
     Under batch invariance the choice must not depend on the batch: every strip that may be split is split.
     """
     tasks, entries, blocks, merges, whole = tables[5:10] if is_transposed else tables[:5]
-    one = sizes.strips_of(is_transposed)
+    strips = sizes.strips_of(is_transposed)
     batch, _, _, width = shape
     pieces = 0 if library.is_batch_invariant() else batch * -(-width // BLOCK_N)
-    slots, long = one.slots, 0
-    if one.longest * PROGRAMS <= one.entries * pieces * SHARE:
-        tasks, slots, long = whole, 0, one.long
+    slots, long = strips.slots, 0
+    if strips.longest * PROGRAMS <= strips.entries * pieces * SHARE:
+        tasks, slots, long = whole, 0, strips.long
     elif not deterministic:
         # one slot per task, or one per strip for atomic adds
         slots = len(merges)
-    shape = batch, slots, one.height, -(-width // _PADDED) * _PADDED
-    cut = Cuts(one.height, slots, shape, not deterministic, long, one.ahead)
+    shape = batch, slots, strips.height, -(-width // _PADDED) * _PADDED
+    cut = Cuts(strips.height, slots, shape, not deterministic, long, strips.ahead)
     return (tasks, entries, blocks, merges), cut
 
 

@@ -119,9 +119,9 @@ class MatmulProblem:
     @property
     def sizes(self) -> Mapping[str, int | bool | str]:
         """Size arguments of the call by name, for the tuner."""
-        one = self.problem
-        named = {name: getattr(one, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
-        return named | {"reach": str(one.reach), "free": self.free}
+        problem = self.problem
+        named = {name: getattr(problem, name) for name in ("batch", "heads", "rows", "cols", "block", "pattern")}
+        return named | {"reach": str(problem.reach), "free": self.free}
 
     @property
     def _mapped(self) -> bool:
@@ -137,10 +137,10 @@ class MatmulProblem:
         return torch.randn(shape, generator=source, device=source.device, dtype=_DTYPES[self.dtype])
 
     def _sdd(self, layout: BlockLayout, source: torch.Generator) -> Work:
-        one, (rows, cols) = self.problem, layout.shape
-        a = self._random(source, one.batch, one.heads, rows, self.free)
-        b = self._random(source, one.batch, one.heads, cols, self.free)
-        out = a.new_empty(one.batch, layout.nnz, one.block, one.block)
+        problem, (rows, cols) = self.problem, layout.shape
+        a = self._random(source, problem.batch, problem.heads, rows, self.free)
+        b = self._random(source, problem.batch, problem.heads, cols, self.free)
+        out = a.new_empty(problem.batch, layout.nnz, problem.block, problem.block)
         (*_, strips, columns, blocks), sizes = layout.packing(a.device, a.dtype)
         tables = strips, columns, blocks
         if self._mapped:
@@ -155,17 +155,19 @@ class MatmulProblem:
         return self._work(launch.args, launch.named, out[:1, : first.nnz], exact, moved, flops)
 
     def _dsd(self, layout: BlockLayout, source: torch.Generator) -> Work:
-        one, (rows, cols) = self.problem, layout.shape
-        s = self._random(source, one.batch, layout.nnz, one.block, one.block)
-        d = self._random(source, one.batch, one.heads, cols, self.free)
-        out = d.new_empty(one.batch, one.heads, rows, self.free)
+        problem, (rows, cols) = self.problem, layout.shape
+        s = self._random(source, problem.batch, layout.nnz, problem.block, problem.block)
+        d = self._random(source, problem.batch, problem.heads, cols, self.free)
+        out = d.new_empty(problem.batch, problem.heads, rows, self.free)
         strips, cuts = self._strips(layout, out)
         partial = cuts.allocate(d)
         if self._mapped:
             maps = cast("launch_sm90.DsdMaps", launch_sm90.describe_dsd(s, d, out, is_transposed=False))
-            launch, _ = requested(lambda: launch_sm90.launch_dsd(maps, out.shape, partial, strips, cuts, one.block))
+            launch, _ = requested(lambda: launch_sm90.launch_dsd(maps, out.shape, partial, strips, cuts, problem.block))
         else:
-            launch, _ = requested(lambda: launch_dsd(s, d, out, partial, strips, cuts, one.block, is_transposed=False))
+            launch, _ = requested(
+                lambda: launch_dsd(s, d, out, partial, strips, cuts, problem.block, is_transposed=False)
+            )
         first = _first_head(layout)
         exact = reference.block_sparse_matmul(s[:1, : first.nnz].float(), d[:1, :1].float(), first, "dsd")
         # a split strip goes to the partial results, not to the result
@@ -175,9 +177,9 @@ class MatmulProblem:
         return self._work(launch.args, launch.named, out[:1, :1, start:], exact[:, :, start:], moved, flops)
 
     def _merge(self, layout: BlockLayout, source: torch.Generator) -> Work:
-        one = self.problem
+        problem = self.problem
         out = torch.empty(
-            one.batch, one.heads, layout.shape[0], self.free, device=source.device, dtype=_DTYPES[self.dtype]
+            problem.batch, problem.heads, layout.shape[0], self.free, device=source.device, dtype=_DTYPES[self.dtype]
         )
         strips, cuts = self._strips(layout, out)
         height, partial = cuts.height, cuts.allocate(out).normal_(generator=source)
@@ -185,7 +187,7 @@ class MatmulProblem:
         _, begin, end = strips[3][0].tolist()
         panels = partial.view(*partial.shape[:2], -1, height, 64)[0, begin:end].sum(0)
         exact = panels.transpose(0, 1).reshape(height, -1)[None, None, :, : self.free]
-        moved = partial.numel() * 4 + one.batch * len(strips[3]) * height * self.free * out.itemsize
+        moved = partial.numel() * 4 + problem.batch * len(strips[3]) * height * self.free * out.itemsize
         return self._work(launch.args, launch.named, out[:1, :1, :height], exact, moved, partial.numel())
 
     def _strips(self, layout: BlockLayout, out: Tensor) -> tuple[tuple[Tensor, ...], Cuts]:
