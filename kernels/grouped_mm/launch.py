@@ -11,7 +11,7 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, is_unaligned, processors,
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.grouped_mm.checks import shape_of
 from nojit.kernels.products.groups import cuts_depth
-from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, mapped_product, transposed
+from nojit.kernels.products.matrices import Layout, Mapped, described, layout_of, mapped, mapped_product, transposed
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "prepare"]
@@ -62,10 +62,9 @@ class Prepared:
         if self.maps is None:
             given = (mat_a, mat_b, offs, *added, result)
         else:
-            of_a, of_b, of_out = self.maps
-            described = of_a.describe(mat_a), of_b.describe(mat_b), of_out.describe(result)
+            maps = described(self.maps, mat_a, mat_b, result)
             # the kernel stores a part of the result by address
-            given = (*described, offs, *added, result) if added else (*described, offs)
+            given = (*maps, offs, *added, result) if added else (*maps, offs)
         caller.launch(self.kernel, *given, *self.numbers, **self.named)
         return result
 

@@ -9,7 +9,7 @@ from typing import Any
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
-from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, transposed
+from nojit.kernels.products.matrices import Layout, Mapped, described, layout_of, mapped, transposed
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "prepare"]
@@ -44,7 +44,7 @@ class Prepared:
             return result
         given: tuple[Any, ...] = (*(operands[place] for place in self.order), result)
         if self.maps is not None:
-            given = tuple(of.describe(value) for of, value in zip(self.maps, given, strict=True))
+            given = described(self.maps, *given)
         caller.launch(self.kernel, *given, *self.numbers, **self.named)
         return result
 

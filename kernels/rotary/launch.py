@@ -74,12 +74,14 @@ def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, calle
     v_dim = 0 if operands.value is None else operands.value.shape[-1]
     # of the next power of two
     q_bits, k_bits = (max(heads - 1, 0).bit_length() for heads in (q_heads, k_heads))
+    # partial rotary: the columns past `rotated` pass through
     half = operands.cos.shape[1]
+    rotated = 2 * half
     v_half = min(half, v_dim // 2)
     has_norm = operands.query_weight is not None
-    q_end = _end_of(operands.query, query_out, 2 * half, has_norm)
+    q_end = _end_of(operands.query, query_out, rotated, has_norm)
     may_be_in_place = operands.key is not None and key_out is not None and operands.key_cache is None
-    k_end = _end_of(operands.key, key_out, 2 * half, has_norm) if may_be_in_place else head_dim
+    k_end = _end_of(operands.key, key_out, rotated, has_norm) if may_be_in_place else head_dim
     page_bits = 0 if operands.key_cache is None else operands.key_cache.shape[2].bit_length() - 1
     strides = [stride for rows in (q, k, v, *outs, *caches) for stride in rows.strides]
     strides += [table.stride(0) if table.shape[0] > 1 else 0 for table in (cos, sin)]

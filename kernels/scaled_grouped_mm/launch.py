@@ -10,7 +10,7 @@ import torch
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, has_maps, is_unaligned, processors
 from nojit.kernels.products.launch_fp8 import FP8_BYTES, takes_bytes
-from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, mapped_product, transposed
+from nojit.kernels.products.matrices import Layout, Mapped, described, layout_of, mapped, mapped_product, transposed
 from nojit.kernels.scaled_grouped_mm.checks import RESULT
 from nojit.kernels.scaled_grouped_mm.scales import Scales, scales_of
 from torch import Tensor
@@ -60,8 +60,7 @@ class Prepared:
             return result
         given: tuple[Any, ...]
         if self.maps is not None:
-            of_a, of_b, of_out = self.maps
-            given = of_a.describe(mat_a), of_b.describe(mat_b), of_out.describe(result)
+            given = described(self.maps, mat_a, mat_b, result)
         elif self.as_bytes:
             given = tuple(caller.make(Tensor.view, value, torch.uint8) for value in (mat_a, mat_b))
         else:
