@@ -203,7 +203,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
     Kernels with tuned tables in tuned/ beside their manifest are built with the configs of these tables. --tuning builds every config
     of each tuning space, for aligned calls only, into <name>-tuning, which `nojit tune run` measures. Configs that cannot run or spill
-    too much are skipped and counted.
+    too much are skipped and counted. A build warns if a tuned variant spills more than its tuning space allows.
 
     --debug-info=twin also builds each bundle with line info into OUT/debug: <name>-debug, which NOJIT_DEBUG_INFO loads instead, for
     profilers and debuggers.
