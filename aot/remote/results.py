@@ -1,13 +1,15 @@
 """The results of jobs, which a build takes from their workers, past the scheduler, where it reaches the workers.
 
-Most of a build's time for a result is that of a message. When many workers have results, the build therefore asks one of them to
-collect those of the others, and reads one message.
+Most of a build's time for a result is that of a message. When many workers have results, the build therefore asks one worker to
+collect them, and reads one message. The same worker collects those of the same others each time, since a new link between two workers takes
+them longer than a result.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
@@ -20,6 +22,8 @@ GATHERING_S: Final = 0.02
 # results that a worker collects, at least and at most
 _TOGETHER_MIN: Final = 3
 _TOGETHER_MAX: Final = 64
+# workers that share one that collects: it keeps a link to each, and Dask closes links beyond 512
+_SHARING: Final = 250
 # a network may let workers reach the scheduler only
 _VAIN_MAX: Final = 3
 # for all of them, if the worker that collects is stuck; it gives up those of another stuck worker earlier
@@ -43,7 +47,10 @@ class Results:
         self._client = client
         # workers that the build reaches past the scheduler
         self._direct: set[str] = set()
-        # collections in a row that brought less than half of their results
+        # the worker that collects the results of a group, and the group of each worker
+        self._collectors: dict[int, str] = {}
+        self._groups: dict[str, int] = {}
+        # workers in a row that brought less than half of the results
         self._vain = 0
         self._wanted: dict[str, asyncio.Future[_Place]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -66,6 +73,7 @@ class Results:
             link = await asyncio.wait_for(self._client.rpc.connect(address), _REACH_S)
             self._client.rpc.reuse(address, link)
             self._direct.add(address)
+            self._groups.setdefault(address, len(self._groups) // _SHARING)
 
     async def fetch(self, name: str) -> bytes | None:
         """Return the result of a job that is done; None if its worker does not give it now."""
@@ -119,29 +127,44 @@ class Results:
             found = await self._client.scheduler.who_has(keys=list(wanted))
         places = {name: next(iter(found.get(name, ())), "") for name in wanted}
         self.giving |= {name: address for name, address in places.items() if not wanted[name].done()}
-        near = [name for name, address in places.items() if address in self._direct] if self.collects else []
-        if len({places[name] for name in near}) < _TOGETHER_MIN:
-            near = []
-        for name in places.keys() - near:
+        together = self._together(places)
+        for name in places.keys() - {name for names in together.values() for name in names}:
             _give(wanted[name], (places[name], None))
-        for start in range(0, len(near), _TOGETHER_MAX):
-            part = {name: places[name] for name in near[start : start + _TOGETHER_MAX]}
-            self._spawn(self._collect(part, wanted))
+        for group, names in together.items():
+            for start in range(0, len(names), _TOGETHER_MAX):
+                part = {name: places[name] for name in names[start : start + _TOGETHER_MAX]}
+                self._spawn(self._collect(group, part, wanted))
 
-    async def _collect(self, places: Mapping[str, str], wanted: Mapping[str, asyncio.Future[_Place]]) -> None:
-        """Take results by one of their workers; those that it does not get are taken one by one."""
+    def _together(self, places: Mapping[str, str]) -> dict[int, list[str]]:
+        """Return the names of the results to collect, by the group of their workers."""
+        near: defaultdict[int, list[str]] = defaultdict(list)
+        for name, address in places.items():
+            if address in self._direct and self.collects:
+                near[self._groups[address]].append(name)
+        return {group: names for group, names in near.items() if len({places[name] for name in names}) >= _TOGETHER_MIN}
+
+    async def _collect(
+        self, group: int, places: Mapping[str, str], wanted: Mapping[str, asyncio.Future[_Place]]
+    ) -> None:
+        """Take results of a group by the worker that collects for it; those that it does not get are taken one by one."""
         from distributed.protocol.pickle import dumps  # of an extra, and slow to import
 
+        # a worker that has just finished a job is hardly stuck
+        address = self._collectors.setdefault(group, next(iter(places.values())))
         found: Mapping[str, bytes] = {}
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_COLLECT_S):
-                # it has just finished a job: it is hardly stuck
-                link = self._client.rpc(next(iter(places.values())))
+                link = self._client.rpc(address)
                 answer: Any = await link.run(function=dumps(worker.collect), args=dumps((dict(places),)))
                 found = answer["result"]
-        self._vain = 0 if 2 * len(found) > len(places) else self._vain + 1
-        for name, address in places.items():
-            _give(wanted[name], (address, found.get(name)))
+        if 2 * len(found) > len(places):
+            self._vain = 0
+        elif self._collectors.get(group) == address:
+            # it has gone, is stuck, or does not reach the others; its other collections may fail too, and do not count
+            del self._collectors[group]
+            self._vain += 1
+        for name, owner in places.items():
+            _give(wanted[name], (owner, found.get(name)))
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -45,20 +45,56 @@ def talk(about: Talk) -> Any:
     return asyncio.run(run())
 
 
-async def run_all(connection: DaskConnection, workers: list[Any]) -> list[bytes | None]:
-    """Run a job on each worker, and fetch all results at once."""
+async def run_all(connection: DaskConnection, workers: list[Any], names: Sequence[str] = NAMES) -> list[bytes | None]:
+    """Run a job on each worker, and fetch all results at once, in the order of the names."""
     jobs = [
         connection._client.submit(eval, b"b'%d'" % number, key=name, workers=[each.address])
         for number, (name, each) in enumerate(zip(NAMES, workers, strict=True))
     ]
     for job in jobs:
         assert await connection._ends.of(job) == "finished"
-    return await asyncio.gather(*map(connection._results.fetch, NAMES))
+    return await asyncio.gather(*map(connection._results.fetch, names))
 
 
 def test_results_of_several_workers_come_in_one_message(alone: list[str]) -> None:
     assert talk(run_all) == [b"0", b"1", b"2", b"3"]
     assert not alone
+
+
+def test_the_same_worker_collects_until_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def collect(places: Any, dask_worker: Any = None) -> dict[str, bytes]:
+        return dict.fromkeys(places, dask_worker.address.encode())
+
+    async def about(connection: DaskConnection, workers: list[Any]) -> list[set[bytes | None]]:
+        first = workers[0].address
+
+        async def fail(places: Any, dask_worker: Any = None) -> dict[str, bytes]:
+            return dict.fromkeys(places, dask_worker.address.encode()) if dask_worker.address != first else {}
+
+        found = []
+        for answer, names in ((collect, NAMES), (collect, NAMES[::-1]), (fail, NAMES[::-1]), (fail, NAMES[::-1])):
+            monkeypatch.setattr(worker, "collect", answer)
+            found.append({*await run_all(connection, workers, names)})
+        last = workers[-1].address.encode()
+        assert found == [{first.encode()}, {first.encode()}, {b"0", b"1", b"2", b"3"}, {last}]
+        return found
+
+    assert talk(about)
+
+
+def test_a_stuck_worker_does_not_end_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(places: Any, dask_worker: Any = None) -> dict[str, bytes]:
+        return {}
+
+    monkeypatch.setattr(worker, "collect", fail)
+
+    async def about(connection: DaskConnection, workers: list[Any]) -> bool:
+        results, waiting = connection._results, {"x": asyncio.get_running_loop().create_future()}
+        # all of them ask the same worker
+        await asyncio.gather(*(results._collect(0, {"x": workers[0].address}, waiting) for _ in range(5)))
+        return results.collects
+
+    assert talk(about)
 
 
 def test_results_that_a_worker_cannot_collect_are_taken_one_by_one(
@@ -119,7 +155,7 @@ def test_workers_that_do_not_reach_each_other_are_not_asked_forever(monkeypatch:
     async def about(connection: DaskConnection, workers: list[Any]) -> list[bool]:
         results, states = connection._results, []
         for _ in range(3):
-            await results._collect({"x": workers[0].address}, {"x": asyncio.get_running_loop().create_future()})
+            await results._collect(0, {"x": workers[0].address}, {"x": asyncio.get_running_loop().create_future()})
             states.append(results.collects)
         return states
 
