@@ -292,4 +292,6 @@ def _may_have(folder: Folder | None) -> Callable[[str], bool]:
     except OSError:
         # each look says why
         return lambda _key: True
+    if not parts:
+        return lambda _key: False
     return lambda key: entry_name(key).partition("/")[0] in parts

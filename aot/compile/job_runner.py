@@ -26,6 +26,9 @@ __all__ = ["Finished", "Job", "JobExecutor", "Sealed", "run"]
 _PAUSE_S: Final = 0.1
 # between two looks whether an executor got more workers
 _GROWTH_S: Final = 0.5
+# variants that a build hands to a farm before it lets the farm's thread send some, and for how long it does
+_HANDED_AT_ONCE: Final = 1000
+_HANDED_S: Final = 0.02
 # new objects between two garbage collections: a large farm has ten thousands of variants on their way, which each collection would traverse
 _COLLECTED_AT: Final = 50_000
 
@@ -115,13 +118,14 @@ def run(
     Raises:
         PackageError: the cache cannot be written.
     """
-    build = _BuildJobs(jobs, compile_variant, cache, check, expect)
     done = False
     try:
-        yield from build.find()
-        if build.missing:
-            with open_executor() as executor, _uncollected():
-                yield from build.compile_missing(executor, ahead, keep_going=keep_going)
+        with _uncollected():
+            build = _BuildJobs(jobs, compile_variant, cache, check, expect)
+            yield from build.find()
+            if build.missing:
+                with open_executor() as executor:
+                    yield from build.compile_missing(executor, ahead, keep_going=keep_going)
         done = True
     finally:
         cache.close(hurry=not done)
@@ -165,10 +169,12 @@ class _BuildJobs:
         remote = executor if isinstance(executor, JobExecutor) else None
         bounded = remote is not None or self._cache.divides
         while self.missing:
-            flight.hand_in(queue, (ahead if remote is None else remote.ahead) if bounded else len(self.missing))
+            most = (ahead if remote is None else remote.ahead) if bounded else len(self.missing)
+            handed = flight.hand_in(queue, most, _HANDED_AT_ONCE if remote else len(queue))
             if not queue:
                 others.look()
-            for future in _taken(flight.done, _GROWTH_S if queue and remote else None):
+            pause_s = _GROWTH_S if handed < _HANDED_AT_ONCE else _HANDED_S
+            for future in _taken(flight.done, pause_s if queue and remote else None):
                 if future in flight.asking:
                     key = flight.asking.pop(future)
                     turn = self._cache.begun(key, future, self._read)
@@ -254,9 +260,10 @@ class _Flight:
         self._own = own
         self._submit = submit
 
-    def hand_in(self, queue: deque[str], most: int) -> None:
-        """Take keys from the queue, as long as fewer than `most` are on their way."""
-        while queue and len(self.asking) + len(self.running) < most:
+    def hand_in(self, queue: deque[str], most: int, at_once: int) -> int:
+        """Take up to `at_once` keys from the queue, as long as fewer than `most` are on their way; return how many."""
+        count = min(len(queue), max(most - len(self.asking) - len(self.running), 0), at_once)
+        for _ in range(count):
             key = queue.popleft()
             asked = self._cache.begin(key, self._own)
             if asked is None:
@@ -264,6 +271,7 @@ class _Flight:
             else:
                 self.asking[asked] = key
                 asked.add_done_callback(self.done.put)
+        return count
 
     def compile(self, key: str, following: int) -> None:
         """Compile a variant; `following` is the number of keys in the queue."""

@@ -27,7 +27,7 @@ from nojit.runtime.errors import PackageError
 __all__ = ["Loop"]
 
 # variants of one turn: the first jobs leave while the last ones are made
-_TAKEN_AT_ONCE: Final = 1000
+_TAKEN_AT_ONCE: Final = 250
 
 
 class Loop:

@@ -7,7 +7,7 @@ import gc
 import hashlib
 import json
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -200,6 +200,15 @@ def test_other_machines_get_no_more_variants_than_they_want(cache, compiler):
     assert remote.following == [*reversed(range(8))]
     # not one after the other, as soon as more are wanted
     assert max(count for count, _ in remote.most) > 1
+
+
+def test_other_machines_get_a_few_variants_before_the_build_hands_in_more(cache, compiler, monkeypatch):
+    monkeypatch.setattr(job_runner, "_HANDED_AT_ONCE", 3)
+    remote = Remote(compiler())
+    remote.wanted = 100
+    assert len(run([job(number) for number in range(8)], compiler(), cache, executor=lambda: nullcontext(remote))) == 8
+    # by how many times it asked
+    assert Counter(wanted for _, wanted in remote.most) == {101: 3, 102: 3, 103: 2}
 
 
 def test_a_damaged_entry_is_compiled_again(cache, compiler):
