@@ -21,12 +21,12 @@ JOB_S: Final = 5.0
 _GUESS_S: Final = 1.0
 VARIANTS_MAX: Final = 64
 """Most variants of a job: a lost one repeats no more compilations."""
-ROUNDS: Final = 2
+ROUNDS: Final = 2.5
 """Jobs of a whole length that wait for each slot; when fewer wait, at the end of a build, the jobs get shorter."""
-# with so many workers, the shortest jobs take as long as the others: single variants for all of them would swamp the scheduler
-_SLOTS_FULL: Final = 3_500
+# with so many workers, the shortest jobs take as long as the others: a scheduler bears 800 jobs a second
+_SLOTS_FULL: Final = 4_000
 # for each slot: with fewer left, the shortest jobs shrink to single variants, since all other workers wait for the last long job
-_VARIANTS_LAST: Final = 0.3
+_VARIANTS_LAST: Final = 0.6
 # the least weight of the newest result in an estimate, which is a plain mean until then: a few short variants must not make a long job
 _NEWEST_LEAST: Final = 0.03
 

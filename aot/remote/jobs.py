@@ -16,7 +16,7 @@ from typing import Final
 from nojit.aot.compile import job_runner
 from nojit.aot.compile.sources.captured import Captured
 from nojit.aot.plan.function_facts import SourcePlace
-from nojit.aot.remote.batches import ROUNDS, VARIANTS_MAX, Batches
+from nojit.aot.remote.batches import VARIANTS_MAX, Batches
 from nojit.aot.remote.connection import Connection, KilledError, LostError, WorkerError
 from nojit.aot.remote.messages import Job, MessageError, Other, Received, Refused, decode_results, encode_job
 from nojit.aot.remote.roster import Roster
@@ -30,8 +30,8 @@ __all__ = ["Call", "Jobs"]
 # jobs of each thread: one runs, one is at hand
 _JOBS_AHEAD: Final = 2
 # at the end, when fewer jobs of a whole length wait for each thread: one that is at hand at one worker cannot go to another
-_ENDING: Final = 0.5
-_JOBS_AHEAD_ENDING: Final = 1.3
+_ENDING: Final = 0.3
+_JOBS_AHEAD_ENDING: Final = 1.2
 # jobs to send while there is no worker, so that a cluster that grows on demand starts some
 _UNMANNED: Final = 8
 # jobs of one turn: the first ones leave while the last ones are made
@@ -107,7 +107,7 @@ class Jobs:
         slots = max(self._roster.workers.slots, _UNMANNED)
         fitting = self._session.limits.job_s / max(self._waiting.mean_s, 1e-3)
         # beside the jobs that workers have, as many variants as make whole jobs, and results that nobody has read yet
-        return (_JOBS_AHEAD + ROUNDS + 1) * slots * max(1, min(VARIANTS_MAX, int(fitting)))
+        return 2 * _JOBS_AHEAD * slots * max(1, min(VARIANTS_MAX, int(fitting)))
 
     def begin(self) -> None:
         """Queue again what the workers of a lost connection had."""

@@ -32,7 +32,7 @@ def test_a_job_takes_the_asked_time() -> None:
 def test_jobs_shrink_to_single_variants() -> None:
     found = sizes(filled(100, 0.1), 4)
     assert found == sorted(found, reverse=True)
-    assert (found[0], found[-1], sum(found)) == (12, 1, 100)
+    assert (found[0], found[-1], sum(found)) == (10, 1, 100)
 
 
 def test_a_thousand_workers_get_work_at_once() -> None:
@@ -41,24 +41,24 @@ def test_a_thousand_workers_get_work_at_once() -> None:
 
 def test_a_thousand_workers_get_jobs_that_a_scheduler_can_give() -> None:
     found = sizes(filled(100_000, 0.38, job_s=JOB_S), 1000)
-    # 38 s of work for each: about 290 jobs a second
-    assert len(found) < 11_500
-    assert found.count(1) < 600
+    # 38 s of work for each: about 330 jobs a second
+    assert len(found) < 13_000
+    assert found.count(1) < 1_300
 
 
 def test_the_last_jobs_of_a_thousand_workers_hold_single_variants() -> None:
     found = sizes(filled(100_000, 0.38, job_s=JOB_S), 1000)
     assert found[-300:] == [1] * 300
-    assert min(found[:-1000]) >= 3
+    assert min(found[:-1500]) >= 3
 
 
 def test_a_job_has_variants_of_one_group_in_their_order() -> None:
     batches = filled(3, 0.1, "a")
-    for number in range(3, 6):
+    for number in range(3, 8):
         batches.put("b", number)
-    taken = [batches.take(1) for _ in range(4)]
-    assert [(group, len(calls)) for group, calls in taken] == [("a", 3), ("b", 1), ("b", 1), ("b", 1)]
-    assert [call for _, calls in taken for call in calls] == list(range(6))
+    taken = [batches.take(1) for _ in range(5)]
+    assert [(group, len(calls)) for group, calls in taken] == [("a", 3), ("b", 2), ("b", 1), ("b", 1), ("b", 1)]
+    assert [call for _, calls in taken for call in calls] == list(range(8))
 
 
 def test_what_failed_comes_first_and_alone() -> None:
@@ -105,9 +105,9 @@ def test_every_variant_is_in_one_job_of_its_group_and_the_last_jobs_are_short(
         assert calls
         assert {of for of, _ in calls} == {group}
         seconds = groups[group][1]  # type: ignore[call-overload] # a number, as put in
-        # no job is longer than asked, nor longer than a share of what is left, or 1.4 seconds for a thousand workers
+        # no job is longer than asked, nor longer than a share of what is left, or 1.25 seconds for a thousand workers
         assert len(calls) <= max(1, min(VARIANTS_MAX, 5.0 / seconds))
-        assert len(calls) <= max(1, left / (ROUNDS * slots), slots / 700 / seconds)
+        assert len(calls) <= max(1, left / (ROUNDS * slots), slots / 800 / seconds)
         if job in lost:
             # a failed job comes again, each variant alone
             for call in calls:
