@@ -142,7 +142,8 @@ int main(int, char **words)
         setup.keywords = {{"BLOCK", 1024}, {"num_warps", 4}};
         float *x = reinterpret_cast<float *>(0x1000);
         kernel(setup, x, x, x, 1000);
-        nojit::plan plan = kernel.prepare(setup, x, x, x, 1000);
+        const nojit::selection_setup selection{setup.device, setup.keywords};
+        nojit::plan plan = kernel.prepare(selection, x, x, x, 1000);
         std::printf("%s %zu %zu\n", plan.values()[3].type, plan.about().value_count, kernel.configs()[0].setting_count);
         int before = asked;
         plan.launch(nullptr, {2}, x, x, x, 1008);
@@ -157,10 +158,10 @@ int main(int, char **words)
         refused([&] { plan.launch(nullptr, x, x, x); });
         plan.launch(nullptr, static_cast<void *>(x), std::uint64_t{0x1000}, x, 1008u);
         int reasons = 0;
-        kernel.explain(setup, [&](const nj_reason &) { reasons++; }, x, x, x, 1000);
+        kernel.explain(selection, [&](const nj_reason &) { reasons++; }, x, x, x, 1000);
         std::printf("%d\n", reasons);
         try {
-            kernel.explain(setup, [](const nj_reason &) { throw 5; }, x, x, x, 1000);
+            kernel.explain(selection, [](const nj_reason &) { throw 5; }, x, x, x, 1000);
         } catch (int thrown) {
             std::printf("%d\n", thrown);
         }
@@ -242,6 +243,36 @@ def test_no_argument_in_cpp_borrows_of_a_temporary(tmp_path: Path) -> None:
         command = ["g++", "-std=c++17", "-fsyntax-only", f"-I{FLAGS['include_dir']}", str(tmp_path / "temporary.cpp")]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (ran.returncode == 0, "deleted" in ran.stderr) == (allowed, not allowed), line
+
+
+REFUSED = """
+#include <nojit.hpp>
+
+void use(const nojit::plan &plan, const nojit::kernel &kernel, const nojit::launch_setup &setup, char *bytes)
+{
+    {line};
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("plan.launch(nullptr, bytes)", "a char * could be a string"),
+        ("plan.launch(nullptr, const_cast<const char *>(bytes))", "a char * could be a string"),
+        ('plan.launch(nullptr, "bytes")', "not an array of the host"),
+        # their stream and grid would be ignored
+        ("(void)kernel.prepare(setup, 1)", "nojit::selection_setup"),
+        ("kernel.explain(setup, [](const nj_reason &) {}, 1)", "nojit::selection_setup"),
+        ("plan.launch(nullptr, static_cast<void *>(bytes))", ""),
+        ("(void)kernel.prepare({setup.device, setup.keywords}, 1)", ""),
+    ],
+)
+def test_a_call_in_cpp_that_would_be_misread_does_not_compile(tmp_path: Path, line: str, words: str) -> None:
+    (tmp_path / "refused.cpp").write_text(REFUSED.replace("{line}", line), encoding="utf-8")
+    command = ["g++", "-std=c++17", "-fsyntax-only", f"-I{FLAGS['include_dir']}", str(tmp_path / "refused.cpp")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode == 0, words in ran.stderr) == (not words, True)
 
 
 ZERO = """

@@ -190,19 +190,28 @@ struct launch_setup {
     std::vector<keyword> keywords = {};
 };
 
+// What selects a variant beside the arguments. A launch_setup has a stream and a grid too, which only launches use.
+struct selection_setup {
+    int device = NJ_CURRENT_DEVICE;
+    std::vector<keyword> keywords = {};
+};
+
 namespace detail {
 
 // What a C++ value is as one of a plan's values.
 struct passed {
     std::size_t bytes;
-    nj_arg_kind kind; // DEFAULT: a class, of which only the size is known
+    nj_arg_kind kind; // of a class only the size is known: its kind is not looked at
     nj_dtype dtype;   // of what a pointer points to
+    bool is_class = false;
 
     template <typename T> static constexpr passed of() noexcept
     {
         if constexpr (std::is_null_pointer_v<T>) {
             return {0, NJ_ARG_NONE, NJ_DTYPE_NONE};
         } else if constexpr (std::is_pointer_v<T>) {
+            static_assert(!std::is_same_v<std::remove_cv_t<std::remove_pointer_t<T>>, char>,
+                          "a char * could be a string, or bytes on the device: pass a signed char *, an unsigned char * or a void *");
             return {sizeof(T), NJ_ARG_POINTER, dtype_of<std::remove_cv_t<std::remove_pointer_t<T>>>::value};
         } else if constexpr (std::is_same_v<T, bool>) {
             return {sizeof(T), NJ_ARG_BOOL, NJ_DTYPE_NONE};
@@ -213,7 +222,8 @@ struct passed {
         } else if constexpr (std::is_same_v<T, nj_tensor_descriptor>) {
             return {sizeof(T), NJ_ARG_DESCRIPTOR, NJ_DTYPE_NONE};
         } else {
-            return {sizeof(T), NJ_ARG_DEFAULT, NJ_DTYPE_NONE};
+            static_assert(!std::is_array_v<T>, "expected a value or a pointer to memory of the device, not an array of the host");
+            return {sizeof(T), NJ_ARG_NONE, NJ_DTYPE_NONE, true};
         }
     }
 
@@ -224,13 +234,12 @@ struct passed {
             return value.kind == NJ_ARG_NONE;
         }
         switch (kind) {
-        case NJ_ARG_DEFAULT: return true;
         case NJ_ARG_INT:
             return value.kind == NJ_ARG_INT || value.kind == NJ_ARG_UINT || value.kind == NJ_ARG_POINTER ||
                    (value.kind == NJ_ARG_FLOAT && bytes == 2);
         case NJ_ARG_POINTER:
             return value.kind == kind && (dtype == value.dtype || dtype == NJ_DTYPE_NONE || value.dtype == NJ_DTYPE_NONE);
-        default: return value.kind == kind;
+        default: return is_class || value.kind == kind;
         }
     }
 };
@@ -325,8 +334,8 @@ public:
         detail::check(nj_kernel_launch(it_, &call.it, &given, &found), found);
     }
 
-    // Selects and loads the variant, and enqueues nothing: of `setup`, the device and the keywords count.
-    template <typename... Args> [[nodiscard]] plan prepare(const launch_setup &setup, const Args &...args) const
+    // Selects and loads the variant, and enqueues nothing.
+    template <typename... Args> [[nodiscard]] plan prepare(const selection_setup &setup, const Args &...args) const
     {
         const detail::call<sizeof...(args)> call(setup.keywords, args...);
         nj_error found;
@@ -334,7 +343,7 @@ public:
     }
 
     // Calls `visit` with an nj_reason of each variant: whether it serves the call, and why not. Ends where `visit` throws.
-    template <typename Visit, typename... Args> void explain(const launch_setup &setup, Visit visit, const Args &...args) const
+    template <typename Visit, typename... Args> void explain(const selection_setup &setup, Visit visit, const Args &...args) const
     {
         struct visitor {
             Visit &visit;
