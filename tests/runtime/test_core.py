@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import struct
@@ -12,6 +13,7 @@ from array import array
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -395,6 +397,15 @@ def test_ids_are_of_types_and_names() -> None:
 def test_what_is_no_tuple_is_a_type_error(misuse: Any) -> None:
     with pytest.raises(TypeError):
         misuse()
+
+
+def test_a_dispatcher_in_a_cycle_through_a_default_is_freed() -> None:
+    cyclic = _core.Dispatcher.__new__(_core.Dispatcher)
+    # of this cycle, nothing but the dispatcher can drop a reference
+    cyclic.__init__("cycle", (("x", False, MethodType(print, cyclic)),), (), _core.Ids())  # type: ignore[misc] # made in two steps for it
+    del cyclic
+    gc.collect()
+    assert not [one for one in gc.get_objects() if type(one) is _core.Dispatcher and one.name == "cycle"]
 
 
 def test_dispatchers_refuse_misuse() -> None:

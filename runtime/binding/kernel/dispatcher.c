@@ -174,6 +174,9 @@ static int dispatcher_traverse(py_dispatcher *self, visitproc visit, void *arg)
 
 static int dispatcher_clear(py_dispatcher *self)
 {
+    for (Py_ssize_t i = 0; i < self->signature.param_count; i++) {
+        Py_CLEAR(self->signature.defaults[i]);
+    }
     for (int i = 0; i < NJ_DEVICES_MAX; i++) {
         Py_XDECREF((PyObject *)atomic_exchange(&self->specs[i], NULL));
     }

@@ -181,6 +181,8 @@ static PyObject *memo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
+/* `memo_clear` drops the entries alone: what else is visited was there before the memo, so that another member of a cycle can change, and
+ * drops its part. */
 static int memo_traverse(memo *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
