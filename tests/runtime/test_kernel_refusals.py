@@ -47,6 +47,8 @@ WRONG_ARGUMENTS: list[tuple[str, Any, str]] = [
     ("*fp16", (1, 2), r"expected \*fp16, got a tuple \(int 1, int 2\)"),
     ("fp16", 1e6, "expected a number that fits fp16"),
     ("i32", Loud(), "no block_shape today"),
+    # Triton's has a value
+    ("i32", type("constexpr", (), {})(), "got constexpr"),
 ]
 
 

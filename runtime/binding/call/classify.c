@@ -115,7 +115,7 @@ static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
 /* Whether an object is a `triton.language.constexpr`, by its class's name: Triton itself may not be there. */
 static bool is_triton_constexpr(PyObject *object)
 {
-    return strcmp(Py_TYPE(object)->tp_name, "constexpr") == 0;
+    return strcmp(Py_TYPE(object)->tp_name, "constexpr") == 0 && PyObject_HasAttr(object, py_asked.value);
 }
 
 /* What is no number, tensor or tuple may be a constant that some variant was compiled with: a string, a dtype, a function. Not inline:
