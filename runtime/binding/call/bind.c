@@ -60,7 +60,7 @@ static int bind_keywords(const py_signature *signature, PyObject *owner, PyObjec
             continue;
         }
         if (call->objects[place] != NULL) {
-            return refuse_second(signature, place, "expected one value, by position or by name");
+            return refuse_second(signature, place, NJ_ONCE_RULE);
         }
         call->objects[place] = values[i];
         next = place + 1 < signature->count ? place + 1 : 0;
@@ -87,7 +87,7 @@ static int fill_defaults(const py_signature *signature, py_call *call)
             continue;
         }
         if (signature->defaults[i] == NULL) {
-            py_refuse(signature->kernel, signature->names[i], PyUnicode_FromString("nothing"), "expected a value");
+            py_refuse(signature->kernel, signature->names[i], PyUnicode_FromString("nothing"), NJ_VALUE_RULE);
             return -1;
         }
         call->objects[i] = signature->defaults[i];
@@ -100,7 +100,7 @@ int py_bind(const py_signature *signature, PyObject *owner, const py_fixed *fixe
 {
     if (positional > signature->param_count) {
         py_refuse(signature->kernel, NULL, PyUnicode_FromFormat("%zd", positional),
-                  "expected at most %zd positional arguments", signature->param_count);
+                  NJ_POSITIONAL_RULE, (size_t)signature->param_count);
         return -1;
     }
     memcpy(call->objects, arguments, (size_t)positional * sizeof *arguments);

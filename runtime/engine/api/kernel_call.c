@@ -44,7 +44,7 @@ static bool bind(const nj_kernel *kernel, const nj_call *given, nj_bound_call *c
 {
     size_t count = kernel->param_count + kernel->option_count, place = given->arg_count;
     if (given->arg_count > kernel->param_count) {
-        nj_note_argument(error, -1, nj_format("%zu", given->arg_count).text, "expected at most %zu arguments", kernel->param_count);
+        nj_note_argument(error, -1, nj_format("%zu", given->arg_count).text, NJ_POSITIONAL_RULE, kernel->param_count);
         return nj_within_kernel(kernel, error);
     }
     memset(call->passed, 0, count * sizeof *call->passed);
@@ -58,7 +58,7 @@ static bool bind(const nj_kernel *kernel, const nj_call *given, nj_bound_call *c
             return refuse_name(kernel, keyword->name, error, "expected the name of a param or an option");
         }
         if (call->passed[place] != NULL) {
-            return refuse_name(kernel, keyword->name, error, "expected each argument once");
+            return refuse_name(kernel, keyword->name, error, NJ_ONCE_RULE);
         }
         call->passed[place] = keyword->value.kind == NJ_ARG_DEFAULT ? NULL : &keyword->value;
     }
@@ -174,7 +174,7 @@ static bool read_default(const nj_kernel *kernel, nj_bound_call *call, size_t pl
     const nj_param *param = &kernel->table.params[place];
     nj_value *value = &call->values[place];
     if (!param->has_default) {
-        return nj_refuse_argument(error, (int)place, "none", "expected an argument: the param has no default");
+        return nj_refuse_argument(error, (int)place, "nothing", NJ_VALUE_RULE);
     }
     if (param->fallback.kind == NJ_CONSTANT_TUPLE) {
         *value = (nj_value){.tag = NJ_TAG_TUPLE, .bits = nj_tuple(call->leaf_count, 0, 0)};
@@ -186,42 +186,42 @@ static bool read_default(const nj_kernel *kernel, nj_bound_call *call, size_t pl
     return true;
 }
 
-/* Makes constants of an argument's items, in `items`; false if one is no constant, or there are too many. */
-static bool read_items(const nj_arg *arg, nj_constant *items, size_t *used, size_t room, nj_constant *value)
+static bool refuse_constexpr(int place, nj_error *error)
 {
-    if (arg->kind != NJ_ARG_TUPLE) {
-        return read_constant(arg, value);
-    }
-    if (arg->count > room - *used) {
-        return false;
-    }
-    nj_constant *own = items + *used;
-    bool read = true;
-    *used += arg->count;
-    for (size_t i = 0; read && i < arg->count; i++) {
-        read = read_items(&arg->items[i], items, used, room, &own[i]);
-    }
-    *value = (nj_constant){.kind = NJ_CONSTANT_TUPLE, .count = (uint32_t)arg->count, .items = own};
-    return read;
+    return nj_refuse_argument(error, place, "another", "expected None, a bool, a number, a text, a dtype, a function or a tuple of these");
 }
 
-static bool refuse_constexpr(size_t place, nj_error *error)
+/* Makes a constant of an argument; members of tuples go to `items`, of which a call's constexprs use `used` together. False with `error`
+ * filled. */
+static bool read_given(const nj_arg *arg, int place, nj_constant *items, uint16_t *used, nj_constant *value, nj_error *error)
 {
-    return nj_refuse_argument(error, (int)place, "another", "expected None, a bool, a number, a text, a dtype, a function or a tuple of these");
+    if (arg->kind != NJ_ARG_TUPLE) {
+        return read_constant(arg, value) || refuse_constexpr(place, error);
+    }
+    if (arg->count > (size_t)NJ_LEAVES_MAX - *used) {
+        return refuse_leaves(place, error);
+    }
+    nj_constant *own = items + *used;
+    *used += (uint16_t)arg->count;
+    for (size_t i = 0; i < arg->count; i++) {
+        if (!read_given(&arg->items[i], place, items, used, &own[i], error)) {
+            return false;
+        }
+    }
+    *value = (nj_constant){.kind = NJ_CONSTANT_TUPLE, .count = (uint32_t)arg->count, .items = own};
+    return true;
 }
 
 /* Reads a constexpr or an option as the key takes it. */
 static bool read_constexpr(const nj_kernel *kernel, nj_bound_call *call, size_t place, nj_error *error)
 {
-    const nj_arg *arg = call->passed[place];
     nj_constant constant, items[NJ_LEAVES_MAX];
-    size_t used = 0;
-    if (arg == NULL) {
+    if (call->passed[place] == NULL) {
         call->values[place] = (nj_value){.tag = NJ_TAG_MISSING};
         return true;
     }
-    if (!(arg->kind == NJ_ARG_TUPLE ? read_items(arg, items, &used, NJ_LEAVES_MAX, &constant) : read_constant(arg, &constant))) {
-        return refuse_constexpr(place, error);
+    if (!read_given(call->passed[place], (int)place, items, &call->item_count, &constant, error)) {
+        return false;
     }
     call->values[place] = nj_ids_find(kernel->ids, &constant);
     return true;
@@ -247,7 +247,7 @@ bool nj_call_bind(nj_kernel *kernel, const nj_call *given, nj_bound_call *call, 
     if (!bind(kernel, given, call, error)) {
         return false;
     }
-    call->leaf_count = call->descriptor_count = 0;
+    call->leaf_count = call->descriptor_count = call->item_count = 0;
     for (size_t i = 0; i < kernel->param_count + kernel->option_count; i++) {
         if (!read_place(kernel, call, i, error)) {
             return nj_within_argument(kernel, error);
@@ -258,7 +258,8 @@ bool nj_call_bind(nj_kernel *kernel, const nj_call *given, nj_bound_call *call, 
 
 bool nj_constants_read(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *made, nj_error *error)
 {
-    size_t count = kernel->param_count + kernel->option_count, used = 0;
+    size_t count = kernel->param_count + kernel->option_count;
+    uint16_t used = 0;
     made->constants = malloc((count + 1) * sizeof *made->constants);
     made->given = malloc((count + 1) * sizeof *made->given);
     made->items = malloc(NJ_LEAVES_MAX * sizeof *made->items);
@@ -268,8 +269,8 @@ bool nj_constants_read(const nj_kernel *kernel, const nj_bound_call *call, nj_gi
     for (size_t i = 0; i < count; i++) {
         bool runtime = i < kernel->param_count && !kernel->table.params[i].is_constexpr;
         made->given[i] = runtime || call->passed[i] == NULL ? NULL : &made->constants[i];
-        if (made->given[i] != NULL && !read_items(call->passed[i], made->items, &used, NJ_LEAVES_MAX, &made->constants[i])) {
-            return refuse_constexpr(i, error);
+        if (made->given[i] != NULL && !read_given(call->passed[i], (int)i, made->items, &used, &made->constants[i], error)) {
+            return false;
         }
     }
     return true;

@@ -10,6 +10,7 @@ typedef struct {
     nj_value leaves[NJ_LEAVES_MAX];
     nj_descriptor descriptors[NJ_DESCRIPTORS_MAX];
     uint16_t leaf_count, descriptor_count;
+    uint16_t item_count; /* members of tuples among constexprs and options */
 } nj_bound_call;
 
 /* Reads where and how large a launch is; `setup` may be NULL. False with `error` filled. */

@@ -16,6 +16,11 @@
 #define NJ_LEAVES_RULE "expected at most %d members of tuples in one call"
 #define NJ_DESCRIPTORS_RULE "expected at most %d tensor descriptors in one call"
 
+/* What is said of a call whose arguments do not bind to the params. */
+#define NJ_POSITIONAL_RULE "expected at most %zu positional arguments"
+#define NJ_ONCE_RULE "expected one value, by position or by name"
+#define NJ_VALUE_RULE "expected a value"
+
 /* A tensor descriptor of the host. */
 typedef struct {
     nj_value base; /* a pointer */

@@ -64,6 +64,8 @@
  *              and nj_reason. A struct with `size` may get new members at its end: the library reads and fills as many bytes as `size`
  *              says, and refuses a `size` that is not set and unknown members that are not 0. The others never change: nj_error has
  *              1,536 bytes, nj_arg 24, nj_keyword 32, nj_call 32, and every enum 4.
+ * Limits       A kernel has at most 512 params and options. One call takes at most 256 members of tuples among its arguments, as many among
+ *              its constexprs and options, and 16 tensor descriptors. Members of tuples in tuples count. More are refused with ARGUMENT.
  * Stability    While NOJIT_VERSION_MAJOR is 0, each minor version may change anything. From 1.0 on, a minor version may add functions,
  *              codes, enumerators and members of sized structs, and changes nothing else.
  * Names        The name of a function starts with that of its object: nj_bundle_, nj_kernel_, nj_plan_, nj_arg_, nj_error_.
