@@ -49,7 +49,8 @@ def test_each_allocation_can_fail(tmp_path: Path, fakecuda: FakeCuda, sanitized_
     tile = kernel("tile", {"both": "(tensordesc<fp16[64,64]>,i32,='sum')"}, grid=["1"])
     bundle = make_bundle(tmp_path / "a.nojit", kernel("add", **VECTOR_ADD), tile, attachments=NOTES)
     ran = subprocess.run([program, bundle], env=fakecuda.environment(90), capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "many failed\n")
+    # each image once, whatever failed behind its load
+    assert (ran.returncode, ran.stderr, ran.stdout) == (0, "", "many failed, 9 images loaded\n")
 
 
 @pytest.mark.skipif(ctypes.util.find_library("zstd") is None, reason="the engine decompresses with libzstd")

@@ -204,18 +204,20 @@ static void tell_all(nj_call_match *it, const nj_bound_call *call, size_t chosen
 static bool explain(nj_kernel *kernel, const nj_kernel_device *on, nj_bound_call *call, nj_reason_visitor visit, void *user, nj_error *error)
 {
     nj_call_match it;
-    nj_key key;
     size_t chosen;
     nj_arguments arguments = nj_call_arguments(call);
-    /* coerces the arguments */
-    (void)nj_spec_key(&on->spec, call->values, &arguments, &key);
-    bool open = nj_call_match_open(&it, kernel, on, call, error) || nj_within_argument(kernel, error);
-    if (open) {
-        chosen = nj_select_of(&on->spec, &it.match, &chosen) == NJ_SERVED ? chosen : SIZE_MAX;
-        tell_all(&it, call, chosen, visit, user);
+    nj_spec_coerce(&on->spec, call->values, &arguments);
+    bool explained = nj_call_match_open(&it, kernel, on, call, error) || nj_within_argument(kernel, error);
+    if (explained) {
+        nj_verdict verdict = nj_select_of(&on->spec, &it.match, &chosen);
+        explained = verdict != NJ_NO_MEMORY || nj_no_memory(error);
+        if (explained) {
+            tell_all(&it, call, verdict == NJ_SERVED ? chosen : SIZE_MAX, visit, user);
+            explained = !it.match.starved || nj_no_memory(error);
+        }
     }
     nj_call_match_close(&it);
-    return open;
+    return explained;
 }
 
 nj_code nj_kernel_explain(nj_kernel *kernel, const nj_call *call, int device, nj_reason_visitor visit, void *user, nj_error *error)

@@ -65,12 +65,14 @@ static nj_outcome load_there(void *facts)
 static library *load_locked(const nj_image *image, const nj_device *device, nj_error *error)
 {
     loading facts = {.image = image, .device = device};
-    if (!check_version(image->min_driver, error) || !nj_outcome_good(load_there(&facts), error)) {
-        return NULL;
-    }
+    /* before the driver loads: without memory nobody would know of the library */
     library *made = calloc(1, sizeof *made);
     if (made == NULL) {
         nj_no_memory(error);
+        return NULL;
+    }
+    if (!check_version(image->min_driver, error) || !nj_outcome_good(load_there(&facts), error)) {
+        free(made);
         return NULL;
     }
     memcpy(made->group_sha256, image->bytes.group_sha256, sizeof made->group_sha256);

@@ -1,4 +1,4 @@
-/* A call as selection takes it: the values that it passes, coerced to the types of the params. */
+/* A call as selection takes it, and how an argument is coerced to the type of its param. */
 #ifndef NOJIT_SELECT_COERCED_CALL_H
 #define NOJIT_SELECT_COERCED_CALL_H
 
@@ -13,7 +13,7 @@ enum {
     NJ_UNKNOWN_CONSTANT = 2, /* a string, a dtype or a function that no variant was compiled with */
 };
 
-/* A call is *coerced* once `nj_coerce` has looked at each argument. */
+/* The caller has coerced it by `nj_spec_coerce` or `nj_spec_key`: selection takes the values as they are. */
 typedef struct {
     nj_arguments arguments;             /* a value for each param; those of constexprs are not looked at */
     const nj_constant *const *given;    /* for each param, then each option: the constexpr that is given, or NULL */

@@ -76,6 +76,14 @@ static __attribute__((noinline)) int64_t alias_of(const nj_key_field *field, int
     return string;
 }
 
+/* Makes of a constexpr or an option what the key marks, unless it is left out. */
+static inline void resolve_alias(const nj_key_field *field, nj_value *value)
+{
+    if (field->alias_count != 0 && value->tag == NJ_TAG_OPAQUE) {
+        value->bits = alias_of(field, value->bits);
+    }
+}
+
 /* Marks a constexpr or an option, and makes of it what programs see. */
 static uint64_t constexpr_bits(const nj_key_field *field, nj_value *value, nj_key *key)
 {
@@ -83,9 +91,7 @@ static uint64_t constexpr_bits(const nj_key_field *field, nj_value *value, nj_ke
         *value = field->fallback;
         return MARK_NOTHING;
     }
-    if (field->alias_count != 0 && value->tag == NJ_TAG_OPAQUE) {
-        value->bits = alias_of(field, value->bits);
-    }
+    resolve_alias(field, value);
     uint64_t bits = mark(value, key);
     *value = nj_value_seen(*value);
     return bits;
@@ -127,6 +133,21 @@ static __attribute__((noinline)) void add_tuning(const nj_spec *spec, const nj_v
 {
     nj_tuning_round(spec->tuning, spec->tuning_count, spec->bucket, values, (int64_t *)&key->words[key->count]);
     key->count += spec->tuning_count;
+}
+
+void nj_spec_coerce(const nj_spec *spec, nj_value *values, const nj_arguments *arguments)
+{
+    for (uint32_t i = 0; i < spec->argument_count; i++) {
+        const nj_key_field *field = &spec->fields[i];
+        if (field->kind != NJ_FIELD_CONSTEXPR) {
+            nj_coerce(field->param, &values[i], arguments);
+        } else if (values[i].tag == NJ_TAG_MISSING) {
+            values[i] = field->fallback;
+        } else {
+            resolve_alias(field, &values[i]);
+            values[i] = nj_value_seen(values[i]);
+        }
+    }
 }
 
 bool nj_spec_key(const nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key)

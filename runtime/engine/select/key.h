@@ -15,8 +15,12 @@ typedef struct {
 
 struct nj_spec;
 
-/* Makes the key of a call, of a value for each param and option; false if an argument is taken by no type, or a constexpr has a value
- * that no variant knows: no plan is kept for such a call. Coerces all arguments, and fills in the defaults of constexprs. */
+/* Makes a *coerced* call of one, which has a value for each param and option: coerces the arguments to the types of their params, and
+ * fills in the defaults of constexprs. */
+void nj_spec_coerce(const struct nj_spec *spec, nj_value *values, const nj_arguments *arguments);
+
+/* Makes the key of a call, and coerces it as `nj_spec_coerce` does, in one pass for the sake of launches; false if an argument is taken by
+ * no type, or a constexpr has a value that no variant knows: no plan is kept for such a call. */
 NJ_INTERNAL bool nj_spec_key(const struct nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key);
 
 #endif
