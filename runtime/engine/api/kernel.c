@@ -83,7 +83,8 @@ static bool read_parts(nj_kernel *it, nj_error *error)
 {
     const nj_kernel_entry *entry = &it->bundle->reader.index.kernels[it->number];
     it->ids = nj_ids_new();
-    return (it->ids != NULL || nj_no_memory(error)) &&
+    it->configs = calloc(1, sizeof *it->configs);
+    return ((it->ids != NULL && it->configs != NULL) || nj_no_memory(error)) &&
            nj_placement_read(it->section.placement, entry->images, entry->payload_bytes, &it->placement, error) &&
            nj_table_read(it->section.table, (size_t)entry->variants, (size_t)entry->images, &it->table, error) &&
            list_options(it, error) && copy_names(it, error);
@@ -101,13 +102,15 @@ static nj_kernel *read_kernel(nj_bundle *bundle, size_t number, nj_error *error)
     it->name = bundle->kernel_names[number];
     pthread_mutex_init(&it->lock, NULL);
     /* the reader names the kernel itself */
-    bool read = nj_reader_section(&bundle->reader, number, &it->section, error);
-    read = read ? read_parts(it, error) || nj_within_kernel(it, error) : nj_within_bundle(bundle, error);
-    if (!read) {
-        nj_kernel_close(it);
-        it = NULL;
+    if (!nj_reader_section(&bundle->reader, number, &it->section, error)) {
+        nj_within_bundle(bundle, error);
+    } else if (read_parts(it, error)) {
+        return it;
+    } else {
+        nj_within_kernel(it, error);
     }
-    return it;
+    nj_kernel_close(it);
+    return NULL;
 }
 
 static void close_device(nj_kernel_device *it)

@@ -31,7 +31,7 @@ struct nj_kernel {
     pthread_mutex_t lock; /* of who adds devices and plans */
     _Atomic(nj_kernel_device *) devices[NJ_DEVICES_MAX];
     nj_plan *plans; /* all that calls and loads made */
-    _Atomic(nj_kernel_configs *) configs; /* NULL until they are asked for */
+    _Atomic(nj_kernel_configs *) *configs; /* apart: questions take a const kernel. Holds NULL until they are asked for */
 };
 
 /* Closes a kernel and its plans; NULL is fine. */

@@ -129,13 +129,12 @@ static nj_kernel_configs *make_configs(const nj_table *table)
 /* Finds what was made, or makes it; NULL without memory. */
 static nj_kernel_configs *find_configs(const nj_kernel *kernel)
 {
-    _Atomic(nj_kernel_configs *) *kept = (_Atomic(nj_kernel_configs *) *)&kernel->configs;
-    nj_kernel_configs *known = atomic_load_explicit(kept, memory_order_acquire);
+    nj_kernel_configs *known = atomic_load_explicit(kernel->configs, memory_order_acquire);
     if (known != NULL) {
         return known;
     }
     nj_kernel_configs *made = make_configs(&kernel->table);
-    if (made != NULL && !atomic_compare_exchange_strong(kept, &known, made)) {
+    if (made != NULL && !atomic_compare_exchange_strong(kernel->configs, &known, made)) {
         free_configs(made); /* another thread was faster */
         made = known;
     }
@@ -161,5 +160,8 @@ nj_code nj_kernel_config(const nj_kernel *kernel, size_t number, nj_config_info 
 
 void nj_kernel_close_configs(nj_kernel *kernel)
 {
-    free_configs(atomic_load(&kernel->configs));
+    if (kernel->configs != NULL) {
+        free_configs(atomic_load(kernel->configs));
+        free(kernel->configs);
+    }
 }
