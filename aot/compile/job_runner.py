@@ -24,9 +24,7 @@ __all__ = ["Finished", "Job", "JobExecutor", "Sealed", "run"]
 
 # pause before the first look at the variants that other builds compile
 _PAUSE_S: Final = 0.1
-# between two looks whether an executor got more workers
-_GROWTH_S: Final = 0.5
-# variants that a build hands to a farm before it lets the farm's thread send some, and for how long it does
+# variants that a build hands to a farm before it lets the farm's thread send some, and between two looks whether the farm wants more
 _HANDED_AT_ONCE: Final = 1000
 _HANDED_S: Final = 0.02
 # new objects between two garbage collections: a large farm has ten thousands of variants on their way, which each collection would traverse
@@ -170,11 +168,10 @@ class _BuildJobs:
         bounded = remote is not None or self._cache.divides
         while self.missing:
             most = (ahead if remote is None else remote.ahead) if bounded else len(self.missing)
-            handed = flight.hand_in(queue, most, _HANDED_AT_ONCE if remote else len(queue))
+            flight.hand_in(queue, most, _HANDED_AT_ONCE if remote else len(queue))
             if not queue:
                 others.look()
-            pause_s = _GROWTH_S if handed < _HANDED_AT_ONCE else _HANDED_S
-            for future in _taken(flight.done, pause_s if queue and remote else None):
+            for future in _taken(flight.done, _HANDED_S if queue and remote else None):
                 if future in flight.asking:
                     key = flight.asking.pop(future)
                     turn = self._cache.begun(key, future, self._read)
@@ -260,10 +257,9 @@ class _Flight:
         self._own = own
         self._submit = submit
 
-    def hand_in(self, queue: deque[str], most: int, at_once: int) -> int:
-        """Take up to `at_once` keys from the queue, as long as fewer than `most` are on their way; return how many."""
-        count = min(len(queue), max(most - len(self.asking) - len(self.running), 0), at_once)
-        for _ in range(count):
+    def hand_in(self, queue: deque[str], most: int, at_once: int) -> None:
+        """Take up to `at_once` keys from the queue, as long as fewer than `most` are on their way."""
+        for _ in range(min(len(queue), most - len(self.asking) - len(self.running), at_once)):
             key = queue.popleft()
             asked = self._cache.begin(key, self._own)
             if asked is None:
@@ -271,7 +267,6 @@ class _Flight:
             else:
                 self.asking[asked] = key
                 asked.add_done_callback(self.done.put)
-        return count
 
     def compile(self, key: str, following: int) -> None:
         """Compile a variant; `following` is the number of keys in the queue."""

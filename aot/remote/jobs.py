@@ -106,8 +106,8 @@ class Jobs:
         """See `nojit.aot.remote.executor.RemoteExecutor.ahead`."""
         slots = max(self._roster.workers.slots, _UNMANNED)
         fitting = self._session.limits.job_s / max(self._waiting.mean_s, 1e-3)
-        # beside the jobs that workers have, as many variants as make whole jobs, and results that nobody has read yet
-        return 2 * _JOBS_AHEAD * slots * max(1, min(VARIANTS_MAX, int(fitting)))
+        # beside the jobs that workers have, one for each thread; more would keep the processor from sending those
+        return len(self.open) - len(self._waiting) + slots * max(1, min(VARIANTS_MAX, int(fitting)))
 
     def begin(self) -> None:
         """Queue again what the workers of a lost connection had."""
