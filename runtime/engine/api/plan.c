@@ -63,18 +63,28 @@ void nj_plan_free(nj_plan *plan)
     }
 }
 
+/* Reads a plan's row into `facts`, and fills the plan. */
+static bool read_plan(nj_plan *plan, nj_row_facts *facts, int device, nj_error *error)
+{
+    const nj_kernel *kernel = plan->kernel;
+    nj_row_home home = {&kernel->table, kernel->ids, kernel->bundle->arch, kernel->param_count + kernel->option_count};
+    if (!nj_row_facts_read(&home, plan->row, facts, error)) {
+        return nj_within_kernel(kernel, error);
+    }
+    return fill_plan(plan, facts, device, error);
+}
+
 /* New; NULL with `error` filled. */
 static nj_plan *make_plan(nj_kernel *kernel, size_t row, int device, nj_error *error)
 {
     uint64_t began_ns = nj_now_ns();
-    nj_row_home home = {&kernel->table, kernel->ids, kernel->bundle->arch, kernel->param_count + kernel->option_count};
     nj_row_facts *facts = malloc(sizeof *facts);
     nj_plan *plan = calloc(1, sizeof *plan);
     bool made = (facts != NULL && plan != NULL) || nj_no_memory(error);
     if (made) {
         plan->kernel = kernel;
         plan->row = row;
-        made = nj_row_facts_read(&home, row, facts, error) ? fill_plan(plan, facts, device, error) : nj_within_kernel(kernel, error);
+        made = read_plan(plan, facts, device, error);
         nj_row_facts_close(facts);
     }
     free(facts);

@@ -108,7 +108,22 @@ static nj_part_place place_index(const nj_reader *it, const unsigned char *sha25
     return (nj_part_place){NJ_HEADER_BYTES, it->index_raw_bytes, (size_t)it->index_bytes, sha256};
 }
 
-/* Reads the index, after `verify` has judged its digest. */
+/* Decompresses and reads the index, after `verify` has judged its digest. */
+static bool take_index(nj_reader *it, nj_span stored, nj_error *error)
+{
+    it->index_raw = malloc((size_t)it->index_raw_bytes + 1);
+    if (it->index_raw == NULL) {
+        return nj_no_memory(error);
+    }
+    /* who judges it names the bundle */
+    if (it->calls.verify != NULL && !it->calls.verify(it->calls.context, it->digest, error)) {
+        return false;
+    }
+    return (nj_frame_read(&it->calls, stored, it->index_raw, it->index_raw_bytes, error) &&
+            nj_index_read((nj_span){it->index_raw, (size_t)it->index_raw_bytes}, &it->index, error)) ||
+           nj_note_place(error, "index");
+}
+
 static bool read_index(nj_reader *it, const nj_header *header, nj_error *error)
 {
     nj_part_place part = place_index(it, header->sha256);
@@ -117,15 +132,7 @@ static bool read_index(nj_reader *it, const nj_header *header, nj_error *error)
         return nj_note_place(error, "index");
     }
     nj_sha256_spell(header->sha256, it->digest);
-    it->index_raw = malloc((size_t)it->index_raw_bytes + 1);
-    bool read = it->index_raw != NULL || nj_no_memory(error);
-    /* who judges it names the bundle */
-    read = read && (it->calls.verify == NULL || it->calls.verify(it->calls.context, it->digest, error));
-    if (read) {
-        read = nj_frame_read(&it->calls, (nj_span){stored, part.stored_bytes}, it->index_raw, it->index_raw_bytes, error) &&
-               nj_index_read((nj_span){it->index_raw, (size_t)it->index_raw_bytes}, &it->index, error);
-        read = read || nj_note_place(error, "index");
-    }
+    bool read = take_index(it, (nj_span){stored, part.stored_bytes}, error);
     free(stored);
     return read;
 }
