@@ -44,24 +44,21 @@ def _produce(maps, memory, barriers, sizes, taps, sweep, boxes, shape, TILE: gl.
     DOWN: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // DEPTH
     sizes = opaque(sizes)
-    _, _, n_len, c_len, _, _ = sizes
-    across = gl.cdiv(c_len, DEPTH)
+    _, _, n_len, c_len, count, _ = sizes
     copied = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         _, group, first_box, col, first, last = _piece(number, sizes, TILE)
         places = ()
         for part in gl.static_range(DOWN):
             places = places + (box_at(first_box + part, boxes, shape),)  # noqa: RUF005 - no Gluon
-        number_of_tap, chunk = divide(first, across)
+        chunk, number_of_tap = divide(first, count)
         tap = tap_at(number_of_tap, taps)
         for step in range(first, last):  # noqa: B007 - Gluon needs the loop variable
             here, start = tap, chunk * DEPTH
-            # steps go through all channels of a tap, then to the next tap
-            chunk += 1
-            if chunk == across:
-                _, tap_d, tap_h, tap_w = successor(tap[0], tap[1], tap[2], taps)
-                tap = (tap_d, tap_h, tap_w)
-                chunk = 0
+            # all taps of 64 channels follow one another: the L2 cache still has what they share
+            carry, tap_d, tap_h, tap_w = successor(tap[0], tap[1], tap[2], taps)
+            tap = (tap_d, tap_h, tap_w)
+            chunk += carry
             stage = copied % TILE[3]
             mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
             mbarrier.expect(full.index(stage), x_map.block_type.nbytes * DOWN + w_map.block_type.nbytes * ACROSS)

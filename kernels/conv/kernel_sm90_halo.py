@@ -78,7 +78,6 @@ def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr
     steps, starts = sweep
     down = steps[1] > 0
     top = starts[1] + gl.minimum(steps[1] * (TAPS - 1), 0)
-    across = gl.cdiv(sizes[3], DEPTH)
     copied = 0
     tiles, columns = _tiles(sizes, TILE)
     for number in range(gl.program_id(0), tiles, gl.num_programs(0)):
@@ -86,7 +85,8 @@ def _produce(maps, memory, barriers, sizes, box, taps, sweep, TILE: gl.constexpr
         col = col * TILE[1]
         n, d, h, w = _tile_at(tile, sizes, box, TILE)
         for step in range(_steps(sizes, taps)):
-            column, chunk = divide(step, across)
+            # all taps of 64 channels follow one another: the L2 cache still has what they share
+            chunk, column = divide(step, taps[0] * taps[1])
             tap = divide(column, taps[1])
             start = chunk * DEPTH
             stage = copied % TILE[2]
