@@ -10,6 +10,7 @@ from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in
 from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, multiply_steps
 from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, finish
+from nojit.kernels.products.kernel_sm90_two_widths import multiply_two_widths, widest
 from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -84,23 +85,28 @@ def _consume(
     `boxes`: number of boxes in each dimension.
     """
     trans: gl.constexpr = (False, not TRANSPOSED)
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    WIDE: gl.constexpr = widest(TILE[1])
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDE, 16])
     sizes = opaque(sizes)
     n_len = sizes[2]
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         split, group, first_box, col, first, last = _piece(number, sizes, TILE)
-        acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
-        before = gl.to_tensor(-1)
-        acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, trans)
-        acc = finish(acc, barriers[1], before)
+        if TILE[1] == WIDE:
+            acc = gl.zeros([OWNED, WIDE], gl.float32, layout)
+            before = gl.to_tensor(-1)
+            acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, trans)
+            sums = (finish(acc, barriers[1], before),)
+        else:
+            sums = multiply_two_widths(OWN, memory, barriers, used, last - first, TILE, trans)
         used += last - first
         n, d, h, w = box_at(first_box + OWN, boxes, shape)
         # the result's batch dimension has the batches of all split-K parts one after another; move a box outside the
         # batch past them all, so that its store is skipped
         n = gl.where(n < batch, split * batch + n, sizes[5] * batch)
         place = (n, d, h, w, group * n_len + col, col)
-        store_panels(OWN, maps[2], memory[2], acc, place, n_len, bias, 0, PANEL)
+        for part in gl.static_range(len(sums)):
+            store_panels(OWN, maps[2], memory[2], sums[part], place, n_len, bias, part * WIDE, PANEL)
     tma.store_wait(0)
 
 
@@ -157,7 +163,9 @@ def conv_sm90_kernel(
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED), OWNED, DEPTH, DEPTH)
-    w_memory = allocate(w_map, STAGES, DEPTH if TRANSPOSED else BLOCK_N, BLOCK_N if TRANSPOSED else DEPTH, DEPTH)
+    # shared memory has a power of two of columns
+    COLS: gl.constexpr = widest(2 * BLOCK_N - 1)
+    w_memory = allocate(w_map, STAGES, DEPTH if TRANSPOSED else COLS, COLS if TRANSPOSED else DEPTH, DEPTH)
     out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
     barriers = barriers_for(STAGES, BLOCK_M // OWNED)
     fence_async_shared()
@@ -200,5 +208,5 @@ def conv_sm90_kernel(
                 (_produce, (maps, memory, barriers, sizes, taps, sweep, boxes, shape, tile, TRANSPOSED)),
             ],
             [4, 4, 1],
-            [144, 144, 72],
+            [152, 152, 48],
         )

@@ -25,6 +25,8 @@ TILES = {
     "64 x 64": {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 3},
     "192 x 128": {"BLOCK_M": 192, "BLOCK_N": 128, "GROUP": 2, "STAGES": 2},
     "192 x 64": {"BLOCK_M": 192, "BLOCK_N": 64, "GROUP": 4, "STAGES": 3},
+    "128 x 192": {"BLOCK_M": 128, "BLOCK_N": 192, "GROUP": 2, "STAGES": 2},
+    "192 x 192": {"BLOCK_M": 192, "BLOCK_N": 192, "GROUP": 2, "STAGES": 2},
 }
 STRIPS = {
     "weights stay": {"BLOCK_M": 128, "BLOCK_N": 128, "STAGES": 2, "KEPT": 9},
@@ -56,7 +58,8 @@ def provide(name: str):
         blocks = [(1, 1, 1, ROWS, ROWS), (ROWS, 1, 1, 1, ROWS), (1, 1, ROWS, 1, panel)]
         config = of_strips if name == "conv_halo_sm90" else chosen
         if name == "conv_weight_grad_sm90":
-            config = config | {"BLOCK_M": min(config["BLOCK_M"], 2 * ROWS)}
+            cols = 2 * ROWS if config["BLOCK_N"] == 3 * ROWS else config["BLOCK_N"]
+            config = config | {"BLOCK_M": min(config["BLOCK_M"], 2 * ROWS), "BLOCK_N": cols}
         kernel(PROGRAMS, *(argument(value, blocks[min(at, 2)]) for at, value in enumerate(args)), **named, **config)
 
     return launch
@@ -163,7 +166,16 @@ CASES = {
 
 
 @pytest.mark.parametrize(
-    ("tile", "parts"), [("128 x 256", 1), ("64 x 64", 3), ("192 x 128", 1), ("192 x 128", 3), ("192 x 64", 2)]
+    ("tile", "parts"),
+    [
+        ("128 x 256", 1),
+        ("64 x 64", 3),
+        ("192 x 128", 1),
+        ("192 x 128", 3),
+        ("192 x 64", 2),
+        ("128 x 192", 2),
+        ("192 x 192", 1),
+    ],
 )
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_convolutions(case, tile, parts, monkeypatch):
