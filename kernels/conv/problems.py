@@ -387,7 +387,7 @@ def _draw_whole(rng: Random, kernel: str) -> Shape:
 def _draw_few(rng: Random, kernel: str) -> Shape:
     while True:
         channels, results = 8 * round(2 ** rng.uniform(0, 5)), 8 * round(2 ** rng.uniform(1, 6))
-        taps, stride, side = rng.choice((3, 3, 3, 5, 7)), rng.choice((1, 1, 2)), round(7 * 2 ** rng.uniform(0, 5))
+        taps, stride, side = rng.choice((1, 3, 3, 3, 5, 7)), rng.choice((1, 1, 2)), round(7 * 2 ** rng.uniform(0, 5))
         batch = round(2 ** rng.uniform(0, 6))
         shape = _image(batch, channels, side, results=results, taps=taps, stride=stride)
         if (
