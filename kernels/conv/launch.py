@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
-import torch
 from nojit.kernels.calls.memos import RecipeWriter
-from nojit.kernels.conv.launch_few import is_few, is_uneven, launch_few
+from nojit.kernels.conv.launch_few import is_few, is_uneven, is_unfolded, launch_few, serves_few
+from nojit.kernels.conv.launch_planes import copy_to_channels, copy_to_planes
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product, launch_weight_grad
-from nojit.kernels.conv.launch_sm90 import launch_mapped, launch_mapped_weight_grad
-from nojit.kernels.conv.layouts import by_channels, formatted, part_of
-from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Window, classes_of, forward_sweep
+from nojit.kernels.conv.launch_sm90 import (
+    launch_mapped,
+    launch_mapped_weight_grad,
+    serves_channels,
+    serves_weight_grad_channels,
+)
+from nojit.kernels.conv.layouts import HALF, allocate, by_channels, has_adjacent_channels, part_of
+from nojit.kernels.conv.sweeps import PADDED_DIM, Window, classes_of, forward_sweep
 from torch import Tensor
 
 __all__ = ["run_conv", "run_input_grad", "run_weight_grad"]
@@ -42,7 +47,7 @@ def run_conv(
     sweep = forward_sweep(window, x.shape[2:], weight.shape[2:])
     sizes = window.sizes(x.shape[2:], weight.shape[2:])
     shape = x.shape[0], weight.shape[0], *sizes
-    made = out = _allocate(writer, x, shape, by_channels(x, weight), single)
+    made = out = allocate(writer, x, shape, by_channels(x, weight), single)
     if single:
         out = writer.stands(made.unsqueeze(0), made)
     if not out.numel():
@@ -52,20 +57,34 @@ def run_conv(
     one = Sum(
         sweep, x.shape[0], groups, weight.shape[1], weight.shape[0] // groups, is_transposed=False, precision=precision
     )
-    _sum(writer, one, x, weight, bias, out)
+    target = out
+    if runs_by_channels(one, x):
+        x, target = _read_by_channels(writer, x), _written_by_channels(writer, out)
+    _sum(writer, one, x, weight, bias, target)
+    if target is not out:
+        copy_to_planes(writer, target, out)
     return made
 
 
-def _allocate(
-    writer: RecipeWriter, like: Tensor, shape: tuple[int, ...], channels: bool, single: bool = False
-) -> Tensor:
-    """Allocate a tensor, channels-last if `channels`, else contiguous; `single` drops the first dimension, of size 1.
+def runs_by_channels(one: Sum, x: Tensor) -> bool:
+    """Return whether a faster kernel runs a sum over x as soon as operands and result are channels-last.
 
-    `writer`: allocates and launches, and records both for replays.
+    Copies cost less than the kernel that reads single elements.
     """
-    strides = torch.empty(shape, device="meta", memory_format=formatted(channels, len(shape))).stride()
-    # use torch's own function, so that a replayed call runs no Python code of nojit here
-    return writer.make(Tensor.new_empty_strided, like, shape[single:], strides[single:])
+    if one.sweep.is_pointwise and one.groups == 1 and not one.is_part and not is_uneven(x):
+        # a product takes planes, too
+        return False
+    return x.element_size() == HALF and (serves_few(one, x) or serves_channels(one, x))
+
+
+def _read_by_channels(writer: RecipeWriter, x: Tensor) -> Tensor:
+    """Return x, or a channels-last copy unless its channels are unfolded in any case."""
+    return x if has_adjacent_channels(x) or is_unfolded(x) else copy_to_channels(writer, x)
+
+
+def _written_by_channels(writer: RecipeWriter, out: Tensor) -> Tensor:
+    """Return `out`, or, if it is not channels-last, such a tensor in its place."""
+    return out if has_adjacent_channels(out) else allocate(writer, out, tuple(out.shape), channels=True)
 
 
 def run_input_grad(
@@ -83,16 +102,13 @@ def run_input_grad(
     ``"ieee"``.
     """
     classes = list(classes_of(forward_sweep(window, shape[2:], weight.shape[2:])))
-    # an input position that no tap reads has gradient 0
-    zeros = not all(map(_has_taps, classes))
-    out = _allocate(writer, grad, shape, by_channels(grad, weight))
-    if zeros:
-        writer.make(Tensor.zero_, out)
+    read = [each for each in classes if all(count > 0 for count in each.sweep.taps)]
+    out = allocate(writer, grad, shape, by_channels(grad, weight))
     if not out.numel():
         return out
     c_len, n_len = weight.shape[0] // groups, weight.shape[1]
-    for each in filter(_has_taps, classes):
-        one = Sum(
+    sums = [
+        Sum(
             each.sweep,
             shape[0],
             groups,
@@ -102,16 +118,23 @@ def run_input_grad(
             precision=precision,
             is_part=len(classes) > 1,
         )
-        target, taps = out, weight
+        for each in read
+    ]
+    whole = out
+    if all(runs_by_channels(one, grad) for one in sums):
+        grad, whole = _read_by_channels(writer, grad), _written_by_channels(writer, out)
+    if len(read) < len(classes):
+        # an input position that no tap reads has gradient 0
+        writer.make(Tensor.zero_, whole)
+    for each, one in zip(read, sums, strict=True):
+        target, taps = whole, weight
         if one.is_part:
-            target = writer.make(part_of, out, *_spans(out, each.first, each.sweep.out, each.apart))
+            target = writer.make(part_of, whole, *_spans(whole, each.first, each.sweep.out, each.apart))
             taps = writer.make(part_of, weight, *_spans(weight, each.first_tap, each.sweep.taps, each.taps_apart))
         _sum(writer, one, grad, taps, None, target)
+    if whole is not out:
+        copy_to_planes(writer, whole, out)
     return out
-
-
-def _has_taps(each: Class) -> bool:
-    return all(count > 0 for count in each.sweep.taps)
 
 
 def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...], ...]:
@@ -150,11 +173,20 @@ def run_weight_grad(
     `writer`: allocates and launches, and records both for replays; `precision`: of fp32 operands: ``"tf32"`` or
     ``"ieee"``.
     """
-    out = _allocate(writer, grad, shape, by_channels(grad, x))
+    out = allocate(writer, grad, shape, by_channels(grad, x))
     if not out.numel():
         return out
     sweep = forward_sweep(window, x.shape[2:], shape[2:])
     one = Sum(sweep, x.shape[0], groups, shape[1], shape[0] // groups, is_transposed=False, precision=precision)
-    if not launch_mapped_weight_grad(writer, one, grad, x, out):
-        launch_weight_grad(writer, one, grad, x, out)
+    target = out
+    if serves_weight_grad_channels(one, grad):
+        grad, x, target = (
+            _read_by_channels(writer, grad),
+            _read_by_channels(writer, x),
+            _written_by_channels(writer, out),
+        )
+    if not launch_mapped_weight_grad(writer, one, grad, x, target):
+        launch_weight_grad(writer, one, grad, x, target)
+    if target is not out:
+        copy_to_planes(writer, target, out)
     return out

@@ -14,12 +14,20 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
 from nojit.kernels.conv.launch_unfold import VECTOR, Gathered, unfold, unfolded_form
-from nojit.kernels.conv.layouts import copied_by_channels, is_described, is_half_image, merged, positions_of, strides_of
+from nojit.kernels.conv.layouts import (
+    copied_by_channels,
+    has_adjacent_channels,
+    is_described,
+    is_half_image,
+    merged,
+    positions_of,
+    strides_of,
+)
 from nojit.kernels.conv.splits import parts_of, tiles_of
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor, float32
 
-__all__ = ["is_few", "is_uneven", "launch_few"]
+__all__ = ["is_few", "is_uneven", "is_unfolded", "launch_few", "serves_few"]
 
 PADDED: Final = 64
 """The sm_90 kernel pads channels to multiples of this."""
@@ -36,7 +44,7 @@ def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
 
     `writer`: allocates and launches, and records both for replays.
     """
-    if not _is_served(one, x, out):
+    if not (serves_few(one, x) and has_adjacent_channels(out)):
         return False
     if one.is_transposed:
         one, w = replace(one, is_transposed=False), writer.make(Tensor.transpose, w, 0, 1)
@@ -68,16 +76,28 @@ def is_few(one: Sum) -> bool:
 
 
 def is_uneven(x: Tensor) -> bool:
-    """Return whether x holds images of 16 bits, channels-last, whose channels do not fill vectors of 8."""
-    return bool(is_half_image(x) and x.stride(1) == 1 and x.shape[1] % VECTOR != 0)
+    """Return whether x holds images of 16 bits whose rows, as those of a matrix, are no multiples of 16 bytes apart.
+
+    Rows are the channels of a position or, by planes, the positions of a channel.
+    """
+    apart = x.shape[1] if x.stride(1) == 1 else x.stride(1)
+    return is_half_image(x) and apart % VECTOR != 0
 
 
-def _is_served(one: Sum, x: Tensor, out: Tensor) -> bool:
-    """Return whether a sum is one of images of 16 bits, in one group, whose numbers the kernel can hold."""
+def is_unfolded(x: Tensor) -> bool:
+    """Return whether x holds images of 16 bits whose channels do not fill vectors of 8, so that a copy is read in its place."""
+    return is_half_image(x) and x.shape[1] % VECTOR != 0
+
+
+def serves_few(one: Sum, x: Tensor) -> bool:
+    """Return whether the kernel for few channels can run a sum if its result is channels-last.
+
+    It runs sums over images of 16 bits, in one group, whose numbers it can hold.
+    """
     own = one.sweep
     if one.groups > 1 or not is_half_image(x):
         return False
-    if not one.positions or not one.depth or one.positions > sweeps.LIMIT or out.stride(1) != 1:
+    if not one.positions or not one.depth or one.positions > sweeps.LIMIT:
         return False
     reach = (
         abs(step) * (taps - 1) + abs(start) for step, taps, start in zip(own.step, own.taps, own.start, strict=True)

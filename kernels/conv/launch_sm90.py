@@ -25,7 +25,15 @@ from nojit.kernels.conv.splits import parts_of
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
-__all__ = ["Boxes", "boxes_of", "launch_mapped", "launch_mapped_weight_grad", "strips_of"]
+__all__ = [
+    "Boxes",
+    "boxes_of",
+    "launch_mapped",
+    "launch_mapped_weight_grad",
+    "serves_channels",
+    "serves_weight_grad_channels",
+    "strips_of",
+]
 
 COPY_BYTES: Final = 1 << 30
 """The most bytes of an unfolded input that the kernel could read as it is."""
@@ -97,22 +105,41 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
     )
 
 
-def _is_served(one: Sum, maps_run: MapsRun | None, *tensors: Tensor, used: float = 0.0) -> bool:
-    """Return whether the sm_90 kernels can run a sum on these tensors without too much padding.
+def _fits(one: Sum, x: Tensor, maps_run: MapsRun | None = None, used: float = 0.0) -> bool:
+    """Return whether the sm_90 kernels can run a sum without too much padding, given operands that are channels-last.
 
     Args:
         one: the sum.
+        x: a tensor on the device; all have its dtype.
         maps_run: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
-        tensors: what TMA descriptors must hold.
         used: the least fraction of copied channels that must exist.
     """
-    if not ((maps_run or takes_maps)(tensors[0]) and max(one.sweep.mul) <= STEP and one.positions):
+    if not ((maps_run or takes_maps)(x) and max(one.sweep.mul) <= STEP and one.positions and one.depth):
         return False
     if one.groups > 1 and (one.c_len % ROWS or one.n_len % ROWS):
         return False
-    if any(filled(channels) < used for channels in (one.c_len, one.n_len)):
-        return False
-    return all(map(is_described, tensors))
+    return all(filled(channels) >= used for channels in (one.c_len, one.n_len))
+
+
+def serves_channels(one: Sum, x: Tensor) -> bool:
+    """Return whether the sm_90 kernels run a sum as soon as all operands are channels-last."""
+    unit = MAP_BYTES // x.element_size()
+    return one.c_len % unit == one.n_len % unit == 0 and _fits(one, x, used=_used(one))
+
+
+def serves_weight_grad_channels(one: Sum, grad: Tensor) -> bool:
+    """Return whether the sm_90 kernels run the gradient of `one` by its weight as soon as all operands are channels-last.
+
+    `grad`: the gradient by the result.
+    """
+    unit = MAP_BYTES // grad.element_size()
+    unfolds = one.groups == 1 and is_half_image(grad)
+    return one.n_len % unit == 0 and (unfolds or one.c_len % unit == 0) and _fits(one, grad)
+
+
+def _used(one: Sum) -> float:
+    """Return the least fraction of copied channels that must exist; other kernels are slower for parts in any case."""
+    return 0.0 if one.is_part else USED
 
 
 def filled(channels: int) -> float:
@@ -222,8 +249,7 @@ def launch_mapped(
     kernels run on a device, or None for `takes_maps`.
     """
     unit = MAP_BYTES // x.element_size()
-    # other kernels are slower for parts, even if most channels are padding
-    if not _is_served(one, maps_run, x, out, used=0.0 if one.is_part else USED) or w.shape[1] % unit:
+    if not (_fits(one, x, maps_run, _used(one)) and is_described(x) and is_described(out)) or w.shape[1] % unit:
         return False
     positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), processors(x)
     boxes = boxes_of(positions, apart)
@@ -291,7 +317,7 @@ def launch_mapped_weight_grad(
         return _launch_weight_grad(writer, one, grad, x, out, maps_run)
     source, its = folded
     rows = one.batch * one.sweep.source[1] * source.width
-    if rows > sweeps.LIMIT or not _is_served(its, maps_run, grad):
+    if rows > sweeps.LIMIT or not (_fits(its, grad, maps_run) and is_described(grad)):
         return False
     shape = (one.n_len, its.sweep.taps[1], its.sweep.taps[2], its.c_len)
     unfolded = writer.make(torch.movedim, unfold(writer, one, source, x), -1, 1)
@@ -339,7 +365,9 @@ def _launch_weight_grad(
     row_stride, channel, *inner = strides_of(out)
     # a row of the result has the taps in order, each with all its channels
     dense = channel == 1 and (taps == 1 or merged(one.sweep.taps, inner) == one.c_len)
-    if not _is_served(one, maps_run, grad, x) or not dense or row_stride != one.depth or out.data_ptr() % MAP_BYTES:
+    if not (_fits(one, grad, maps_run) and is_described(grad) and is_described(x)):
+        return False
+    if not dense or row_stride != one.depth or out.data_ptr() % MAP_BYTES:
         return False
     boxes = boxes_of((one.batch, *one.sweep.out), (1, *one.sweep.mul))
     if boxes.rows > sweeps.LIMIT or one.c_len % (MAP_BYTES // x.element_size()):

@@ -13,9 +13,12 @@ from nojit.kernels.conv.sweeps import PADDED_DIM, three
 from torch import Tensor
 
 __all__ = [
+    "HALF",
+    "allocate",
     "by_channels",
     "copied_by_channels",
     "formatted",
+    "has_adjacent_channels",
     "is_by_channels",
     "is_described",
     "is_half_image",
@@ -52,6 +55,11 @@ def by_channels(*operands: Tensor) -> bool:
     return any(map(is_by_channels, operands))
 
 
+def has_adjacent_channels(value: Tensor) -> bool:
+    """Return whether the channels of a position are adjacent in memory; a single channel always is."""
+    return bool(value.stride(1) == 1) or value.shape[1] == 1
+
+
 def is_half_image(value: Tensor) -> bool:
     """Return whether `value` holds images, [N, C, H, W], of 16 bits."""
     return bool(value.element_size() == HALF and value.dim() == PADDED_DIM + 2)
@@ -62,13 +70,31 @@ def copied_by_channels(writer: RecipeWriter, value: Tensor) -> Tensor:
 
     `writer`: allocates, and records that for replays.
     """
-    copy: Tensor = writer.make(Tensor.clone, value, memory_format=FORMATS[value.dim()])
-    return copy
+    return writer.make(_copied, value, value.dim())
+
+
+def _copied(value: Tensor, dims: int) -> Tensor:
+    """Return a channels-last copy with `dims` dimensions; a replayed call gives an operand without the batch as it is."""
+    batched = value if value.dim() == dims else value.unsqueeze(0)
+    return batched.clone(memory_format=FORMATS[dims])
 
 
 def formatted(channels: bool, dims: int) -> torch.memory_format:
     """Return torch's memory format: channels-last if `channels`, else contiguous."""
     return FORMATS[dims] if channels else torch.contiguous_format
+
+
+def allocate(
+    writer: RecipeWriter, like: Tensor, shape: tuple[int, ...], channels: bool, single: bool = False
+) -> Tensor:
+    """Allocate a tensor, channels-last if `channels`, else contiguous; `single` drops the first dimension, of size 1.
+
+    `writer`: allocates and launches, and records both for replays.
+    """
+    strides = torch.empty(shape, device="meta", memory_format=formatted(channels, len(shape))).stride()
+    # use torch's own function, so that a replayed call runs no Python code of nojit here
+    made: Tensor = writer.make(Tensor.new_empty_strided, like, shape[single:], strides[single:])
+    return made
 
 
 def new_like(value: Tensor, shape: Sequence[int], channels: bool) -> Tensor:

@@ -38,6 +38,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "conv": _OVER_POINTERS,
     "conv_few": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT",)),
     "conv_unfold": Roles(("BLOCK", "LANES"), (), ()),
+    "conv_planes": Roles(("ROWS", "COLS"), (), ()),
     "conv_weight_grad": _OVER_POINTERS,
     "conv_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TRANSPOSED")),
     "conv_halo_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "KEPT"), (), ("TRANSPOSED", "TAPS")),
@@ -359,7 +360,7 @@ def _shapes(use: str, kernel: str) -> list[Shape]:
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
-    if kernel == "conv_unfold":
+    if kernel in {"conv_unfold", "conv_planes"}:
         return []
     if kernel == "conv_few":
         if use == "bars":

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.conv import conv2d, conv3d, launch_pointers, launch_sm90
+from nojit.kernels.conv import conv2d, conv3d, launch, launch_pointers, launch_sm90
 from nojit.kernels.conv import op_autograd as operators
 from torch import Tensor
 from torch.nn import functional
@@ -40,6 +40,8 @@ class Case:
     words: dict[str, Any] = field(default_factory=lambda: {"padding": 1})
     channels: bool = True
     """Whether input and weight are stored by channels."""
+    copied: bool = False
+    """Whether operands by planes may be copied by channels where that is faster."""
     offset: int = 0
     tf32: bool = False
     maps: bool = True
@@ -52,7 +54,7 @@ class Case:
     def label(self) -> str:
         flags = (
             *(f"{name} {value}" for name, value in self.words.items()),
-            "by channels" if self.channels else "by planes",
+            "by channels" if self.channels else "by planes, copied" if self.copied else "by planes",
             "tf32" if self.tf32 else "",
             "" if self.maps else "pointers",
             f"offset {self.offset}" if self.offset else "",
@@ -114,6 +116,8 @@ class Case:
             stack.callback(setattr, torch.backends.cudnn, "allow_tf32", before)
             operators.MEMO.forget()
             stack.callback(operators.MEMO.forget)
+            for name in () if self.copied else ("runs_by_channels", "serves_weight_grad_channels"):
+                stack.enter_context(mock.patch.object(launch, name, return_value=False))
             if not self.maps:
                 stack.enter_context(mock.patch.object(launch_sm90, "takes_maps", return_value=False))
             for module in (launch_sm90, launch_pointers) if self.parts else ():
@@ -154,6 +158,29 @@ _SHARED: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
 )
 
 
+# by planes: many channels, few, one, results that are few, rows of 16 bytes and others
+_PLANES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
+    (NARROW, 3, {"padding": 1}),
+    (CUT, 3, {"padding": 1}),
+    (RAGGED, 3, {"padding": 1, "stride": 2}),
+    (THIN, 3, {"padding": 1, "stride": (1, 3)}),
+    (VOLUME, 3, {"padding": 1, "stride": (1, 2, 2)}),
+    ((4, 256, 128, 28, 28), 3, {"padding": 1, "groups": 2}),
+    ((4, 64, 72, 27, 27), 1, {}),
+    ((4, 64, 72, 28, 28), 1, {}),
+    ((4, 1, 24, 30, 30), 3, {"padding": 1}),
+    ((4, 3, 24, 30, 30), 1, {"stride": 2}),
+    ((4, 5, 40, 30, 30), 3, {"padding": 1}),
+    ((4, 24, 1, 30, 30), 3, {"padding": 1}),
+)
+
+
+def _copied() -> Iterator[Case]:
+    """List cases by planes whose operands are copied where that is faster."""
+    for dtype, (sizes, taps, words) in itertools.product(_HALVES, _PLANES):
+        yield Case(dtype, sizes, taps, words, channels=False, copied=True)
+
+
 def _kinds() -> Iterator[tuple[torch.dtype, bool]]:
     yield from ((dtype, False) for dtype in (*_HALVES, torch.float32))
     yield torch.float32, True
@@ -185,6 +212,7 @@ def cases() -> Iterator[Case]:
     for dtype, parts in itertools.product(_HALVES, (2, 5)):
         for maps in (True, False):
             yield Case(dtype, WHOLE, parts=parts, maps=maps)
+    yield from _copied()
 
 
 def _weight_cases() -> Iterator[Case]:
@@ -194,7 +222,8 @@ def _weight_cases() -> Iterator[Case]:
     for dtype, channels in itertools.product(_HALVES, (64, 48)):
         yield Case(dtype, (4, channels, 16, 28, 28), maps=False)
         yield Case(dtype, (4, channels, 16, 28, 28), channels=False)
-        yield Case(dtype, (4, channels, 16, 28, 28), offset=1)
+        # an image would be unfolded, a volume is not
+        yield Case(dtype, (4, channels, 16, 3, 28, 28), offset=1)
     for dtype, offset in itertools.product(_HALVES, (0, 1)):
         yield Case(dtype, (4, 128, 128, 28, 28), channels=False, offset=offset)
 
@@ -219,6 +248,7 @@ def gradient_cases() -> Iterator[Case]:
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts, maps=False)
             yield Case(dtype, (4, 128, 192, 3, 28, 28), tf32=tf32, parts=parts, maps=False)
     yield from _weight_cases()
+    yield from _copied()
     # wide tiles of the gradient of the input
     for dtype, sizes in itertools.product(_HALVES, ((8, 320, 64, 60, 52), (8, 128, 64, 64, 64))):
         yield Case(dtype, sizes)

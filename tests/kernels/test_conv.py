@@ -130,7 +130,7 @@ def test_points_are_products_of_matrices(how, monkeypatch):
     source = library.CURRENT.source
     values = [
         laid_out(value.half(), how) if value.dim() > 1 else value.half()
-        for value in operands((2, 24, 6, 5), 40, (1, 1))
+        for value in operands((2, 24, 6, 4), 40, (1, 1))
     ]
 
     def provide(name: str) -> Any:
@@ -141,7 +141,8 @@ def test_points_are_products_of_matrices(how, monkeypatch):
         check(conv2d, values)
         check(conv2d, [values[0][..., 1:4, :], *values[1:]])
         check(conv2d, values[:2], stride=2)
-    assert {"bmm", "conv" if how == "planes" else "conv_few", "conv_weight_grad"} <= set(names)
+    assert {"bmm", "conv_few", "conv_weight_grad"} <= set(names)
+    assert ("conv_planes" in names) == (how == "planes")
 
 
 def test_volumes_and_depths_that_are_cut():
@@ -476,6 +477,23 @@ def test_few_channels_of_any_layout(how, launched):
     result = check(conv2d, [laid_out(x, how), w, bias], gradients=False, padding=1, stride=2)
     assert torch.equal(result, conv2d(laid_out(x, "channels"), w.contiguous(), bias, padding=1, stride=2))
     assert launched == ["conv_unfold", "conv_few"], "each asked for once"
+
+
+@pytest.mark.parametrize(("shape", "channels"), [((2, 70, 9, 8), 24), ((1, 16, 5, 13), 66), ((3, 24, 70, 1), 8)])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_operands_by_planes_are_copied_to_channels_and_the_result_back(shape, channels, dtype, launched):
+    values = few(shape, channels, (3, 1), dtype, "planes")
+    result = check(conv2d, values, padding=(1, 0))
+    assert result.is_contiguous()
+    assert "conv" not in launched
+    assert "conv_planes" in launched
+
+
+def test_planes_with_gaps_between_rows_are_copied_as_well(launched):
+    x, w, bias = few((2, 16, 9, 8), 24, (3, 3), torch.float16, "planes")
+    wide = torch.cat([x, x], dim=3)[..., :8]
+    assert torch.equal(conv2d(wide, w, bias, padding=1), conv2d(x, w, bias, padding=1))
+    assert "conv" not in launched
 
 
 def test_values_beside_the_window_do_not_spill_into_it(launched):

@@ -96,7 +96,13 @@ def unfold(x: Tensor, _w: Tensor, out: Tensor, _copy: Tensor, *numbers: int) -> 
                 made[:, :, at, tap * channels : (tap + 1) * channels] = image[..., column].movedim(1, -1)
 
 
-STAND_INS = {"bmm_merge": merge, "conv_unfold": unfold}
+def transpose(source: Tensor, target: Tensor, rows: int, cols: int, *numbers: int) -> None:
+    in_z, in_row, out_z, out_col, batch = numbers
+    read = source.as_strided((batch, rows, cols), (in_z, in_row, 1))
+    target.as_strided((batch, rows, cols), (out_z, 1, out_col)).copy_(read)
+
+
+STAND_INS = {"bmm_merge": merge, "conv_planes": transpose, "conv_unfold": unfold}
 
 
 @pytest.fixture(autouse=True)
@@ -266,6 +272,32 @@ def test_any_window(seed, monkeypatch):
     check(conv2d, operands(shape, 8 * rng.randint(5, 9), taps), **words)
 
 
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_operands_by_planes_run_on_kernels_that_need_channels(case, monkeypatch):
+    convolve, shape, channels, taps, words = case
+    serve_few(monkeypatch)
+    values = operands(shape, channels, taps, words.get("groups", 1))
+    planes = [value.contiguous() for value in values]
+    check(convolve, planes, **words)
+    assert set(asked) <= {"conv_planes", "conv_sm90", "conv_weight_grad_sm90", "bmm_merge"}
+    result = convolve(*planes, **words)
+    assert result.is_contiguous()
+    assert torch.equal(result, convolve(*values, **words))
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_one_image_by_planes_is_as_a_batch_of_one_also_when_replayed(dims, monkeypatch):
+    serve_few(monkeypatch)
+    convolve = conv2d if dims == 2 else conv3d
+    _, w, bias = (value.contiguous() for value in operands((1, 64, *[6] * dims), 64, (3,) * dims))
+    for _ in range(3):
+        x = torch.randn(64, *[6] * dims).bfloat16()
+        result = convolve(x, w, bias, padding=1)
+        assert torch.equal(result, convolve(x.unsqueeze(0), w, bias, padding=1)[0])
+        assert result.is_contiguous()
+    assert set(asked) <= {"conv_planes", "conv_sm90", "bmm_merge"}
+
+
 def test_weights_by_planes_are_copied_first():
     x, w, bias = operands((1, 64, 6, 6), 64, (3, 3))
     first = conv2d(x, w, bias, padding=1)
@@ -287,7 +319,7 @@ def test_what_is_remembered_is_what_was_launched():
 @pytest.mark.parametrize(
     ("x", "channels", "words", "runs"),
     [
-        ((1, 64, 6, 6), 64, {"memory_format": torch.contiguous_format}, ["conv_unfold", "conv_few"]),
+        ((1, 64, 6, 6), 64, {"memory_format": torch.contiguous_format}, ["conv_planes", "conv_sm90"]),
         ((1, 60, 6, 6), 64, {"memory_format": LAST}, ["conv_unfold", "conv_few"]),
         ((1, 16, 6, 6), 64, {"memory_format": LAST}, ["conv_few"]),
         ((1, 64, 6, 6), 16, {"memory_format": LAST}, ["conv_few"]),

@@ -140,6 +140,7 @@ UNTUNED = {
     "bmm_row",
     "bmm_waves_merge",
     "bmm_waves_sm90",
+    "conv_planes",
     "conv_unfold",
     "conv_halo_sm90",
     "flash_attention_bwd_dkdv_sm90",
