@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.variants.expand import expand_kernel
-from nojit.kernels.bmm.cost import TILES, Schedule, Tile, schedule_of
+from nojit.kernels.bmm.cost import TILES, Schedule, schedule_of
 from nojit.kernels.products.matrices import Layout, mapped
 from nojit.kernels.products.splits import copied_rows
+from nojit.kernels.products.tile_costs import Tile
 
 MANIFEST = Path(__file__).resolve().parents[2] / "manifests/bmm.toml"
 LARGE = 132
