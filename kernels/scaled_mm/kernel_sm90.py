@@ -107,9 +107,49 @@ def _consume(
         for part in gl.static_range(TILE[1] // WIDTH):
             if SCALES == "whole":
                 store_rows(OWN, maps[2], memory[2], sums[part] * scale, own, (), part * WIDTH, PANEL, False)
+            elif SCALES == "none":
+                store_rows(OWN, maps[2], memory[2], sums[part], own, (), part * WIDTH, PANEL, False)
             else:
                 _store_scaled(OWN, maps[2], memory[2], sums[part], own, (vectors, whole), part * WIDTH, PANEL, SCALES)
     tma.store_wait(0)
+
+
+@gluon.jit
+def _run(
+    maps, sizes, vectors, tile: gl.constexpr, PANEL: gl.constexpr, FAST: gl.constexpr, SCALES: gl.constexpr,
+    together: gl.constexpr,
+):  # fmt: skip
+    """Compute the tiles of this program with one producer and a consumer for each 64 rows.
+
+    `vectors`: for both scales and the bias: pointer, sizes and strides; `together`: steps that wgmma sums at once.
+    """
+    # the merge kernel may start early: it waits for the sums itself
+    if PANEL == 32:
+        gdc_launch_dependents()
+    a_memory, b_memory = operands_of(maps[0], maps[1], tile, (False, True))
+    out_memory = allocate(maps[2], 2 * (tile[0] // OWNED), OWNED, PANEL, PANEL)
+    barriers = barriers_for(tile[3], tile[0] // OWNED)
+    fence_async_shared()
+    memory = (a_memory, b_memory, out_memory)
+    if tile[0] == 2 * OWNED:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
+                (_consume, (1, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
+                (_produce, (maps, memory, barriers, sizes, vectors, tile, SCALES, together)),
+            ],
+            [4, 1],
+            [232, 40],
+        )
+    else:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
+                (_produce, (maps, memory, barriers, sizes, vectors, tile, SCALES, together)),
+            ],
+            [1],
+            [40],
+        )
 
 
 @gluon.jit
@@ -154,40 +194,39 @@ def scaled_mm_sm90_kernel(
 
     `programs`: number of programs, which the manifest's grid reads.
     """
-    # the merge kernel may start early: it waits for the sums itself
-    if PANEL == 32:
-        gdc_launch_dependents()
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
-    a_memory, b_memory = operands_of(a_map, b_map, tile, (False, True))
-    out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, PANEL, PANEL)
-    barriers = barriers_for(STAGES, BLOCK_M // OWNED)
     coarse: gl.constexpr = not has_blocks(SCALES) and not FAST and out_map.dtype == gl.bfloat16
     together: gl.constexpr = 2 if coarse else 1
-    fence_async_shared()
-    maps = (a_map, b_map, out_map)
-    memory = (a_memory, b_memory, out_memory)
-    sizes = (1, m_len, n_len, k_len, splits)
     vectors = (
         (scale_a_ptr, m_len, a_span, stride_sam, stride_sak),
         (scale_b_ptr, n_len, stride_sbk, stride_sbn),
         (bias_ptr, has_bias),
     )
-    if BLOCK_M == 2 * OWNED:
-        gl.warp_specialize(
-            [
-                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
-                (_consume, (1, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
-                (_produce, (maps, memory, barriers, sizes, vectors, tile, SCALES, together)),
-            ],
-            [4, 1],
-            [232, 40],
-        )
-    else:
-        gl.warp_specialize(
-            [
-                (_consume, (0, maps, memory, barriers, sizes, vectors, tile, PANEL, FAST, SCALES, together)),
-                (_produce, (maps, memory, barriers, sizes, vectors, tile, SCALES, together)),
-            ],
-            [1],
-            [40],
-        )
+    _run((a_map, b_map, out_map), (1, m_len, n_len, k_len, splits), vectors, tile, PANEL, FAST, SCALES, together)
+
+
+@gluon.jit
+def scaled_mm_parts_sm90_kernel(
+    a_map,
+    b_map,
+    out_map,
+    m_len,
+    n_len,
+    k_len,
+    splits,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    ROWS: gl.constexpr,  # noqa: ARG001 - of a_map's boxes
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write the sums of ``a @ b`` over `splits` parts of K, for results in bf16: wgmma sums two steps at once.
+
+    TMA descriptors are those of `scaled_mm_sm90_kernel`; `out_map` describes fp32 sums [splits, 1, m_len, n_len]. Grid:
+    any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
+    """
+    tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
+    _run((a_map, b_map, out_map), (1, m_len, n_len, k_len, splits), (), tile, 32, False, "none", 2)

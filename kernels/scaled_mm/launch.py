@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from nojit.kernels import library
@@ -23,10 +23,15 @@ from nojit.kernels.products.matrices import (
     transposed,
 )
 from nojit.kernels.products.splits import copied_rows, padded_width, partial_shape, splits_of
+from nojit.kernels.scaled_mm.cost import tiling_of
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from torch import Tensor
 
 __all__ = ["Operands", "Prepared", "prepare"]
+
+PARTS: Final = "scaled_mm_parts_sm90"
+FEW: Final = 16
+"""The most rows of products that `scaled_mm_parts_sm90` does not run: weights bound them."""
 
 
 class Operands(NamedTuple):
@@ -64,7 +69,7 @@ class Prepared(PreparedProduct):
         if self.maps is not None:
             maps = described(self.maps, a, b, result if sums is None else sums)
             # with split-K, the merge kernel adds the bias
-            given = (*maps, scale_a, scale_b, added if sums is None else sums)
+            given = maps if self.kernel == PARTS else (*maps, scale_a, scale_b, added if sums is None else sums)
         else:
             if self.as_bytes:
                 a, b = (caller.make(Tensor.view, value, torch.uint8) for value in (a, b))
@@ -97,7 +102,7 @@ def prepare(
     left, right = layout_of(a, 1), transposed(layout_of(b, 1))
     result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
     scales = scales_of(scale_a, scale_b, a, b)
-    validated = _Validated(operands, left, right, result, scales, dtype, fast)
+    validated = _Validated(operands, left, right, result, scales, dtype, fast, is_tuned=maps_run is not None)
     fits = not is_unaligned(operands.a, operands.b, out) and (maps_run or has_maps)(a.device) and validated.suits_maps
     maps = validated.maps if fits else None
     return validated.mapped(maps) if maps is not None else validated.pointed()
@@ -115,6 +120,8 @@ class _Validated:
     scales: Scales
     dtype: torch.dtype
     fast: bool
+    is_tuned: bool
+    """Whether the caller measures `scaled_mm_sm90`."""
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -136,8 +143,17 @@ class _Validated:
 
     @property
     def splits(self) -> int:
-        """Number of split-K parts; 1 under batch invariance."""
+        """Number of split-K parts of kernels without a cost model; 1 under batch invariance."""
         return 1 if library.is_batch_invariant() else splits_of(1, *self.sizes, self.processors)
+
+    @property
+    def has_costs(self) -> bool:
+        """True if the cost model decides on split-K, for `scaled_mm_parts_sm90`."""
+        a, b, *_ = self.operands
+        is_built = a.dtype == b.dtype == torch.float8_e4m3fn and self.dtype == torch.bfloat16
+        is_coarse = self.scales.kind == "ends" and not self.fast
+        is_free = not self.is_tuned and not library.is_batch_invariant()
+        return is_built and is_coarse and is_free and self.sizes[0] > FEW and library.has(PARTS)
 
     @property
     def bias_stride(self) -> int:
@@ -157,21 +173,23 @@ class _Validated:
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Return the launch arguments for the sm_90 kernel, with TMA descriptions of a, b's transpose and the result."""
         of_a, of_b, of_out = maps
-        splits = self.splits
+        tiling = tiling_of(*self.sizes, self.processors) if self.has_costs else None
+        splits = tiling.parts if tiling else self.splits
         of_out, panel = stored(of_out, self.dtype.itemsize, splits)
+        numbers = (*self.sizes, splits, self.processors)
+        formats = {self.operands.a.dtype, self.operands.b.dtype}
+        few = copied_rows(self.sizes[0], whole=formats != {torch.float8_e4m3fn} or library.is_batch_invariant())
+        # whole products run with the tile of the tuned table, which has more stages to choose from
+        if tiling and splits > 1:
+            tile = {"ROWS": few, "BLOCK_M": tiling.rows, "BLOCK_N": tiling.cols}
+            return self._prepared(PARTS, (of_a, of_b, of_out), splits, numbers, tile)
         kind, a_span, _, strides = self.scales
         # per-tensor scales without a bias have a variant with less code, so that small products start sooner
         if kind == "ends" and not (self._has_bias or strides[0] or strides[3]):
             kind = "whole"
-        formats = {self.operands.a.dtype, self.operands.b.dtype}
-        named = {
-            "FAST": self.fast and kind in {"whole", "ends"},
-            "SCALES": kind,
-            "PANEL": panel,
-            "ROWS": copied_rows(self.sizes[0], whole=formats != {torch.float8_e4m3fn} or library.is_batch_invariant()),
-        }
-        numbers = (*self.sizes, splits, self.processors, self._has_bias, a_span, *strides)
-        return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), False, numbers, named)
+        named = {"FAST": self.fast and kind in {"whole", "ends"}, "SCALES": kind, "PANEL": panel, "ROWS": few}
+        more = (self._has_bias, a_span, *strides)
+        return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), splits, (*numbers, *more), named)
 
     def pointed(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers, which always adds up in fp32."""
@@ -189,7 +207,8 @@ class _Validated:
         if as_bytes:
             named["A_E5M2"] = self.operands.a.dtype == torch.float8_e5m2
             named["B_E5M2"] = self.operands.b.dtype == torch.float8_e5m2
-        return self._prepared("scaled_mm_bytes" if as_bytes else "scaled_mm", None, as_bytes, numbers, named)
+        kernel = "scaled_mm_bytes" if as_bytes else "scaled_mm"
+        return self._prepared(kernel, None, self.splits, numbers, named)
 
     @property
     def _has_bias(self) -> int:
@@ -199,11 +218,11 @@ class _Validated:
         self,
         kernel: str,
         maps: tuple[Mapped, Mapped, Mapped] | None,
-        as_bytes: bool,
+        splits: int,
         numbers: tuple[int, ...],
         named: dict[str, Any],
     ) -> Prepared:
-        (rows, cols, _), splits, width = self.sizes, self.splits, padded_width(self.sizes[1])
+        (rows, cols, _), width = self.sizes, padded_width(self.sizes[1])
         kind, _, _, strides = self.scales
         ends = (strides[0], strides[3], self.bias_stride, *self.result.strides[1:])
         return Prepared(
@@ -211,7 +230,7 @@ class _Validated:
             shape=(rows, cols),
             dtype=self.dtype,
             maps=maps,
-            as_bytes=as_bytes,
+            as_bytes=kernel == "scaled_mm_bytes",
             partial=partial_shape(splits, 1, rows, cols),
             unused=nothing(torch.float32, self.operands.a.device),
             numbers=numbers,

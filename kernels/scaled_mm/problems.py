@@ -26,6 +26,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "scaled_mm_bytes": Roles(_TILES, (), _FORMATS),
     "scaled_mm_merge": Roles(("BLOCK",), (), ()),
     "scaled_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), ("FAST",), ("PANEL", "SCALES", "ROWS")),
+    "scaled_mm_parts_sm90": Roles(("GROUP", "STAGES"), (), ("ROWS", "BLOCK_M", "BLOCK_N")),
 }
 
 _DRAWN: Final = {"tune": 120, "held_out": 12, "fresh": 12}

@@ -10,7 +10,9 @@ from types import ModuleType
 from unittest import mock
 
 import torch
+from nojit.kernels.products.tile_costs import Tiling
 from nojit.kernels.scaled_mm import launch, op, reference, scaled_mm
+from nojit.kernels.scaled_mm.cost import DIVIDED
 from torch import Tensor
 
 from tests.gpu.call import Call, Outputs, view
@@ -65,6 +67,8 @@ class Case:
     """Whether the kernel over tensor maps may run where it can."""
     gaps: bool = False
     """Whether the result is the caller's own, and its elements lie apart."""
+    tiling: Tiling | None = None
+    """The tile and the parts of K, if the cost model is not to choose."""
 
     @property
     def label(self) -> str:
@@ -77,6 +81,7 @@ class Case:
             f"offset {self.offset}" if self.offset else "",
             "" if self.maps else "pointers",
             "gaps" if self.gaps else "",
+            f"{self.tiling.rows} x {self.tiling.cols} in {self.tiling.parts} parts" if self.tiling else "",
         )
         return f"{self.sizes} {' '.join(filter(None, flags))}"
 
@@ -107,7 +112,10 @@ class Case:
         if self.gaps:
             m, n, _ = self.sizes
             out = torch.full((m, 2 * n), float("nan"), dtype=self.dtype, device="cuda")[:, ::2]
-        with prepared_anew(self.maps):
+        with ExitStack() as stack:
+            stack.enter_context(prepared_anew(self.maps))
+            if self.tiling:
+                stack.enter_context(mock.patch.object(launch, "tiling_of", return_value=self.tiling))
             return (scaled_mm(*self.inputs(), out_dtype=self.dtype, use_fast_accum=self.fast, out=out),)
 
     def torchs(self) -> Outputs:
@@ -158,6 +166,7 @@ def cases() -> Iterator[Case]:
             yield Case((rows, n, k), dtype=dtype, kind=kind, fast=fast, biased=dtype != torch.float32)
             if kind == "whole" and dtype != torch.float32:
                 yield Case((rows, n, k), dtype=dtype, kind=kind, fast=fast)
+    yield from _parts_cases()
     # an odd number of steps, where some tiles take two together
     for kind in ("whole", "ends"):
         yield Case((1312, 2112, 272), kind=kind, biased=True)
@@ -166,6 +175,14 @@ def cases() -> Iterator[Case]:
     for fast in (False, True):
         yield Case((256, 512, 16384), fast=fast)
         yield Case((640, 4096, 16384), fast=fast, kind="ends", biased=True)
+
+
+def _parts_cases() -> Iterator[Case]:
+    """List products in parts of K with each tile, also of few rows, and with an odd number of steps."""
+    for tile, rows, kind in itertools.product(DIVIDED, (24, 200), ("whole", "ends")):
+        if rows > tile[0] // 2:
+            yield Case((rows, 528, 2064), kind=kind, tiling=Tiling(*tile, 3))
+            yield Case((rows, 528, 2064), kind=kind, biased=True, gaps=True, tiling=Tiling(*tile, 2))
 
 
 def scaled_calls() -> Iterator[Call]:

@@ -30,6 +30,7 @@ OWN = {
     "scaled_grouped_mm_sm90": (*GROUPS, "scaled_grouped_mm/kernel_sm90.py"),
     "grouped_mm_depth_sm90": ("products/kernel_groups.py", "grouped_mm/kernel_sm90_grad.py"),
     "scaled_mm_sm90": (SCALES, "scaled_mm/kernel_sm90.py"),
+    "scaled_mm_parts_sm90": (SCALES, "scaled_mm/kernel_sm90.py"),
 }
 """The files of kernels that have several of their own, or whose file has another name."""
 FUNCTIONS = {"bmm_tiles_sm90": "bmm_sm90_kernel"}
@@ -38,7 +39,7 @@ BOXES = {"grouped_mm_sm90": 16, "scaled_grouped_mm_sm90": 16}
 """Rows of the left operand that are copied at once."""
 PROGRAMS = 3
 PANEL_BYTES = 128
-WHOLE = frozenset({"scaled_mm_sm90", "scaled_grouped_mm_sm90"})
+WHOLE = frozenset({"scaled_mm_sm90", "scaled_mm_parts_sm90", "scaled_grouped_mm_sm90"})
 """Kernels that copy all that a tile takes of the right operand at once."""
 
 
@@ -55,14 +56,14 @@ def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., No
 
     def launch(*args: Any, **named: Any) -> None:
         left, right, *others = args
-        chosen = config()
+        # the tile is the caller's where it names one
+        chosen = {**config(), **named}
         # the kernels that let the caller choose how many rows are copied of the left operand name them so
         maps = (
-            argument(left, named.get("ROWS", BOXES.get(name, 64))),
+            argument(left, chosen.get("ROWS", BOXES.get(name, 64))),
             argument(right, chosen["BLOCK_N"] if name in WHOLE else 64),
         )
-        # the tile is the caller's where it names one
-        kernel(PROGRAMS, *maps, *map(argument, others), **{**chosen, **named})
+        kernel(PROGRAMS, *maps, *map(argument, others), **chosen)
 
     return launch
 

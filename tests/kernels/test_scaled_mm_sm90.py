@@ -9,6 +9,7 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.products.splits import splits_of
+from nojit.kernels.products.tile_costs import Tiling
 from nojit.kernels.scaled_mm import launch as launch_module
 from nojit.kernels.scaled_mm import scaled_mm
 from torch import Tensor
@@ -94,6 +95,28 @@ def test_parts_of_the_depth():
     for kind, fast in product(("whole", "ends", "128x128 1x128"), (False, True)):
         given = scales(m, n, k, kind)
         check(scaled_mm(a, b, *given, bias, use_fast_accum=fast), a, b, *given, bias)
+    assert set(asked) == {"scaled_mm_sm90", "scaled_mm_merge"}
+
+
+@pytest.mark.parametrize("tiling", [Tiling(64, 64, 3), Tiling(64, 128, 2), Tiling(128, 128, 5)], ids=str)
+def test_parts_of_the_depth_with_a_tile_of_their_own(tiling, monkeypatch):
+    monkeypatch.setattr(launch_module, "tiling_of", lambda *_: tiling)
+    for m, n, k in ((20, 208, 2064), (136, 272, 1280)):
+        a, b = operands(m, n, k)
+        for kind in ("whole", "ends"):
+            given, bias = scales(m, n, k, kind), torch.randn(n).bfloat16()
+            check(scaled_mm(a, b, *given, bias), a, b, *given, bias)
+    assert set(asked) == {"scaled_mm_parts_sm90", "scaled_mm_merge"}
+
+
+def test_only_coarse_sums_of_many_rows_are_divided_by_cost(monkeypatch):
+    monkeypatch.setattr(launch_module, "tiling_of", lambda *_: Tiling(64, 64, 3))
+    a, b = operands(20, 48, 2064)
+    given = scales(20, 48, 2064, "ends")
+    scaled_mm(a, b, *given, out_dtype=torch.float16)
+    scaled_mm(a, b, *given, use_fast_accum=True)
+    scaled_mm(a[:16], b, given[0][:16], given[1])
+    scaled_mm(a, b, *scales(20, 48, 2064, "1x128 1x128"))
     assert set(asked) == {"scaled_mm_sm90", "scaled_mm_merge"}
 
 

@@ -159,6 +159,7 @@ UNTUNED = {
     "scaled_grouped_mm_sm90",
     "scaled_mm_bytes",
     "scaled_mm_merge",
+    "scaled_mm_parts_sm90",
 }
 """They have one config for each specialization, run on devices that nothing is measured on, or depend on the lengths of groups."""
 POINTWISE = {"vector_add", "gelu", "silu", "swiglu", "addcmul"}

@@ -1,0 +1,39 @@
+"""In how many parts of K an fp8 product runs on sm_90, and with which tile.
+
+The coefficients are nanoseconds, fitted to 1,000 random products on an H200; `docs/scaled_mm.md` has the result on others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tiling, Work, read_tiles
+
+__all__ = ["DIVIDED", "tiling_of"]
+
+TILES: Final = read_tiles("""
+    rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
+      64    64   3159   687   103       78     0      0    38    0.38         0   1382   233      0.00285
+      64   128   2994  1169   129      126     0      0    62    0.37         0   1520   248      0.00246
+     128   128   3763  1513   121      241     0      0   127    0.41         0   1682   208      0.00172
+     128   256   4063  2689   261      393     0      0   151    0.48         0      0     0      0.0
+""")
+"""Tiles of `scaled_mm_sm90`."""
+DIVIDED: Final = ((64, 64), (64, 128), (128, 128))
+"""Rows and columns of the tiles of `scaled_mm_parts_sm90`."""
+STEP: Final = 128
+SECTOR: Final = 32
+"""Elements of a sector of memory."""
+RESULT_BYTES: Final = 2
+
+
+def tiling_of(rows: int, cols: int, depth: int, processors: int) -> Tiling:
+    """Choose the tile and the parts of K of a product with a result in bf16.
+
+    `depth`: length of K; `processors`: number of SMs.
+    """
+    moved = (rows * depth + depth * cols + RESULT_BYTES * rows * cols) / BYTES_PER_NS
+    # rows of both operands are as long
+    straddles = bool(depth % SECTOR)
+    work = Work((1, rows, cols, depth), processors, STEP, moved, (straddles, straddles))
+    return min(work.tilings(TILES, DIVIDED))[1]
