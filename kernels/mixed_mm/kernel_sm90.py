@@ -14,6 +14,7 @@ from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.mixed_mm.kernel_unpack import unpack_shorts
 from nojit.kernels.products.kernel_sm90 import allocate, barriers_for
 from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, box, halves_of, reinterpret
+from nojit.kernels.products.kernel_sm90_two_widths import widest
 from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -28,6 +29,12 @@ from triton.language.extra.cuda import gdc_launch_dependents
 
 BYTES = gl.constexpr(32)
 """Rows of bytes of b per step."""
+
+
+@gluon.constexpr_function
+def buffers_of(rows, panel):
+    """Return the number of buffers of a consumer's stores, of tiles of `rows` rows: one if it stores once, or fp32."""
+    return 1 if rows == 64 or panel == 32 else 2
 
 
 @gluon.jit
@@ -55,9 +62,12 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
     full, empty = barriers
     OWNERS: gl.constexpr = TILE[0] // OWNED
     ACROSS: gl.constexpr = TILE[1] // OWNED
+    WIDTH: gl.constexpr = maps[1].block_type.shape[3]
+    BOXES: gl.constexpr = TILE[0] // WIDTH
     # scales and zero points follow a, b and the result
     OF_GROUPS: gl.constexpr = len(memory) - 3
-    of_owner: gl.constexpr = maps[1].block_type.nbytes + OF_GROUPS * maps[3].block_type.nbytes
+    A_BYTES: gl.constexpr = maps[0].block_type.nbytes
+    B_BYTES: gl.constexpr = maps[1].block_type.nbytes * BOXES + OF_GROUPS * maps[3].block_type.nbytes * OWNERS
     sizes = opaque(sizes)
     if OF_GROUPS > 0:
         inverse = reciprocal(group_size)
@@ -65,22 +75,26 @@ def _produce(maps, memory, barriers, sizes, group_size, TILE: gl.constexpr):
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         place, first, last = _piece_at(number, sizes, TILE)
         _, row, col = place
+        # TMA takes as long for rows past the last one
+        boxes = gl.cdiv(gl.minimum(sizes[0] - row, TILE[1]), OWNED)
         for step in range(first, last):
             stage = copied % TILE[3]
             mbarrier.wait(empty.index(stage), (copied // TILE[3] & 1) ^ 1)
-            mbarrier.expect(full.index(stage), maps[0].block_type.nbytes * ACROSS + of_owner * OWNERS)
+            for part in gl.static_range(ACROSS):
+                # a barrier takes the number of bytes as a constant
+                mbarrier.expect(full.index(stage), A_BYTES * (part + 1) + B_BYTES, boxes == part + 1)
+            for part in gl.static_range(BOXES):
+                source = [0, 0, step * BYTES, col + part * WIDTH]
+                copy_in(maps[1], source, full.index(stage), box(maps[1], memory[1].index(stage * BOXES + part), 0))
             if OF_GROUPS > 0:
                 group, _ = divide_by(step * DEPTH, group_size, inverse)
-            for part in gl.static_range(OWNERS):
-                own, across = stage * OWNERS + part, col + part * OWNED
-                source = [0, 0, step * BYTES, across]
-                copy_in(maps[1], source, full.index(stage), box(maps[1], memory[1].index(own), 0))
-                for kind in gl.static_range(3, 3 + OF_GROUPS):
-                    source = [0, 0, group, across]
-                    copy_in(maps[kind], source, full.index(stage), memory[kind].index(own))
+                for part in gl.static_range(OWNERS):
+                    for kind in gl.static_range(3, 3 + OF_GROUPS):
+                        own = memory[kind].index(stage * OWNERS + part)
+                        copy_in(maps[kind], [0, 0, group, col + part * OWNED], full.index(stage), own)
             for part in gl.static_range(ACROSS):
                 source = [0, 0, row + part * OWNED, step * DEPTH]
-                copy_in(maps[0], source, full.index(stage), box(maps[0], memory[0].index(stage), part))
+                copy_in(maps[0], source, full.index(stage), box(maps[0], memory[0].index(stage), part), part < boxes)
             copied += 1
 
 
@@ -105,15 +119,21 @@ def _weights(OWN: gl.constexpr, memory, number, GROUPS: gl.constexpr, TILE: gl.c
 
     The columns are permuted; `_store` restores their order.
     """
-    own = number % TILE[3] * (TILE[0] // OWNED) + OWN
-    of_shorts: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=OWNED, element_bitwidth=16, rank=2)
-    shorts = reinterpret(memory[1].index(own), gl.int16, [BYTES, OWNED // 2], of_shorts).load(_layout_of_shorts())
+    stage = number % TILE[3]
+    WIDTH: gl.constexpr = memory[1].shape[2]
+    EACH: gl.constexpr = WIDTH // OWNED
+    of_shorts: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=WIDTH, element_bitwidth=16, rank=2)
+    box_of = memory[1].index(stage * (TILE[0] // WIDTH) + OWN // EACH)
+    tile = reinterpret(box_of, gl.int16, [BYTES, WIDTH // 2], of_shorts)
+    if EACH > 1:
+        tile = tile.slice(OWN % EACH * (OWNED // 2), OWNED // 2, 1)
+    shorts = tile.load(_layout_of_shorts())
     pairs = ()
     for kind in gl.static_range(3, len(memory)):
-        pairs = pairs + (_pairs(memory[kind].index(own)),)  # noqa: RUF005 - kernels unpack no tuples
+        pairs = pairs + (_pairs(memory[kind].index(stage * (TILE[0] // OWNED) + OWN)),)  # noqa: RUF005 - kernels unpack no tuples
     weights = unpack_shorts(shorts, pairs, memory[0].dtype, GROUPS)
     weights = weights.reshape(BYTES, 4, 8, 2, 2).permute(1, 3, 2, 0, 4).reshape(OWNED, DEPTH)
-    product: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    product: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, widest(TILE[1]), 16])
     return gl.convert_layout(weights, gl.DotOperandLayout(0, product, 2), assert_trivial=True)
 
 
@@ -137,6 +157,34 @@ def _multiply_in_turn(
         acc, weights = warpgroup_mma_wait(0, deps=(token, weights))
         mbarrier.arrive(empty.index(number % TILE[3]))
     return acc
+
+
+@gluon.jit
+def _multiply_two_widths(
+    OWN: gl.constexpr, memory, barriers, used, count, GROUPS: gl.constexpr, TILE: gl.constexpr
+):  # fmt: skip
+    """Return the sums of `count` steps for consumer `OWN`: for the first rows of a tile, a power of two, and for the rest.
+
+    `used` steps came before.
+    """
+    full, empty = barriers
+    WIDE: gl.constexpr = widest(TILE[1])
+    REST: gl.constexpr = TILE[1] - WIDE
+    rest_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 16])
+    wide = gl.zeros([OWNED, WIDE], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDE, 16]))
+    rest = gl.zeros([OWNED, REST], gl.float32, rest_layout)
+    for step in range(count):
+        number = used + step
+        _wait_for(full, number, TILE)
+        weights = _weights(OWN, memory, number, GROUPS, TILE)
+        # the same registers: the layout of an operand names that of the result
+        same = gl.convert_layout(weights, gl.DotOperandLayout(0, rest_layout, 2))
+        rows = memory[0].index(number % TILE[3])
+        wide = warpgroup_mma(weights, rows.slice(0, WIDE, 0).permute((1, 0)), wide, is_async=True)
+        rest = warpgroup_mma(same, rows.slice(WIDE, REST, 0).permute((1, 0)), rest, is_async=True)
+        wide, rest, weights, same = warpgroup_mma_wait(0, deps=(wide, rest, weights, same))
+        mbarrier.arrive(empty.index(number % TILE[3]))
+    return wide, rest
 
 
 @gluon.jit
@@ -181,24 +229,24 @@ def _multiply(
 
 
 @gluon.jit
-def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.constexpr):
-    """Store the columns of a consumer through two alternating buffers, 64 rows at a time; `STORED` rows are done.
+def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.constexpr, BUFFERS: gl.constexpr):
+    """Store the columns of a consumer through one or two buffers in turn, 64 rows at a time; `STORED` rows are done.
 
     `place`: split-K part, first row and first column of the tile.
     """
     if acc.shape[1] > OWNED:
         left, right = halves_of(acc)
         HALF: gl.constexpr = acc.shape[1] // 2
-        _store(OWN, out_map, out_memory, left, place, STORED)
-        _store(OWN, out_map, out_memory, right, place, STORED + HALF)
+        _store(OWN, out_map, out_memory, left, place, STORED, BUFFERS)
+        _store(OWN, out_map, out_memory, right, place, STORED + HALF, BUFFERS)
     else:
         split, row, col = place
         PANEL: gl.constexpr = out_map.block_type.shape[3]
-        if STORED == 0:
+        if STORED == 0 or BUFFERS == 1:
             tma.store_wait(0)
         else:
             tma.store_wait(1)
-        piece = out_memory.index(OWN * 2 + STORED // OWNED % 2)
+        piece = out_memory.index(OWN * BUFFERS + STORED // OWNED % BUFFERS)
         # the rows of acc are columns of b in the order of `_weights`
         ordered = acc.to(out_memory.dtype).reshape(4, 2, 8, OWNED).permute(0, 2, 1, 3).reshape(OWNED, OWNED)
         piece.permute((1, 0)).store(ordered)
@@ -210,22 +258,31 @@ def _store(OWN: gl.constexpr, out_map, out_memory, acc, place, STORED: gl.conste
 @gluon.jit
 def _consume(OWN: gl.constexpr, maps, memory, barriers, sizes, TILE: gl.constexpr, GROUPS: gl.constexpr):
     """Compute and store the columns of consumer `OWN` of every tile of this program."""
-    # two consumers with many rows alternate: one unpacks while tensor cores multiply for the other
-    ALONE: gl.constexpr = TILE[0] == OWNED or TILE[1] == OWNED
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
+    # a single consumer unpacks while tensor cores multiply; of several, one unpacks while they multiply for the others. Two
+    # with 128 rows gain from both
+    AHEAD: gl.constexpr = TILE[0] == OWNED or (TILE[0] == 2 * OWNED and TILE[1] == 2 * OWNED)
+    BUFFERS: gl.constexpr = buffers_of(TILE[1], maps[2].block_type.shape[3])
+    WIDE: gl.constexpr = widest(TILE[1])
     sizes = opaque(sizes)
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         place, first, end = _piece_at(number, sizes, TILE)
         split, row, col = place
+        own = (split, row, col + OWN * OWNED)
         count = end - first
-        acc = gl.zeros([OWNED, TILE[1]], gl.float32, layout)
-        if ALONE:
-            acc = _multiply_ahead(OWN, acc, memory, barriers, used, count, GROUPS, TILE)
+        if TILE[1] > WIDE:
+            acc, rest = _multiply_two_widths(OWN, memory, barriers, used, count, GROUPS, TILE)
+            _store(OWN, maps[2], memory[2], acc, own, 0, BUFFERS)
+            _store(OWN, maps[2], memory[2], rest, own, WIDE, BUFFERS)
         else:
-            acc = _multiply_in_turn(OWN, acc, memory, barriers, used, count, GROUPS, TILE)
+            layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDE, 16])
+            acc = gl.zeros([OWNED, WIDE], gl.float32, layout)
+            if AHEAD:
+                acc = _multiply_ahead(OWN, acc, memory, barriers, used, count, GROUPS, TILE)
+            else:
+                acc = _multiply_in_turn(OWN, acc, memory, barriers, used, count, GROUPS, TILE)
+            _store(OWN, maps[2], memory[2], acc, own, 0, BUFFERS)
         used += count
-        _store(OWN, maps[2], memory[2], acc, (split, row, col + OWN * OWNED), 0)
     tma.store_wait(0)
 
 
@@ -244,6 +301,7 @@ def mixed_mm_sm90_kernel(
     programs,  # noqa: ARG001 - the manifest's grid reads it
     GROUPS: gl.constexpr,
     PANEL: gl.constexpr,
+    WIDTH: gl.constexpr,
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
     GROUP: gl.constexpr,
@@ -252,7 +310,7 @@ def mixed_mm_sm90_kernel(
     """Write ``a @ w``: a [m_len, k_len], w [k_len, n_len] from the nibbles of b [k_len / 2, n_len].
 
     The TMA descriptors describe a [1, 1, m_len, k_len] in boxes [1, 1, 64, 64], b [1, 1, k_len / 2, n_len] in boxes [1,
-    1, 32, 64], and the result [splits, 1, m_len, n_len] in boxes [1, 1, 64, PANEL], 128 bytes wide; with several splits
+    1, 32, WIDTH], and the result [splits, 1, m_len, n_len] in boxes [1, 1, 64, PANEL], 128 bytes wide; with several splits
     each is the sum over a part of K. Scales and zero points [1, 1, groups, n_len], in boxes [1, 1, 1, 64], are read if
     `GROUPS` has them; `group_size` is a multiple of 64. A step is 64 of K; shared memory holds `STAGES` of them. Grid:
     any size in x.
@@ -263,10 +321,12 @@ def mixed_mm_sm90_kernel(
     if PANEL == 32:
         gdc_launch_dependents()
     tile: gl.constexpr = (BLOCK_N, BLOCK_M, GROUP, STAGES)
-    a_memory = allocate(a_map, STAGES, BLOCK_M, DEPTH, DEPTH)
-    b_memory = allocate(b_map, STAGES * (BLOCK_N // OWNED), BYTES, OWNED, OWNED)
-    out_memory = allocate(out_map, 2 * (BLOCK_N // OWNED), OWNED, OWNED, PANEL)
-    barriers = barriers_for(STAGES, BLOCK_N // OWNED)
+    # shared memory has a power of two of rows
+    a_memory = allocate(a_map, STAGES, widest(2 * BLOCK_M - 1), DEPTH, DEPTH)
+    b_memory = allocate(b_map, STAGES * (BLOCK_N // WIDTH), BYTES, WIDTH, WIDTH)
+    OWNERS: gl.constexpr = BLOCK_N // OWNED
+    out_memory = allocate(out_map, buffers_of(BLOCK_M, PANEL) * OWNERS, OWNED, OWNED, PANEL)
+    barriers = barriers_for(STAGES, OWNERS)
     fence_async_shared()
     maps = (a_map, b_map, out_map, scales_map, zeros_map)
     memory = (a_memory, b_memory, out_memory)
@@ -276,7 +336,18 @@ def mixed_mm_sm90_kernel(
     if GROUPS == "zeros":
         memory = memory + (gl.allocate_shared_memory(zeros_map.dtype, of_groups, zeros_map.layout),)  # noqa: RUF005
     sizes = (m_len, n_len, k_len, splits)
-    if BLOCK_N == 2 * OWNED:
+    if OWNERS == 3:
+        gl.warp_specialize(
+            [
+                (_consume, (0, maps, memory, barriers, sizes, tile, GROUPS)),
+                (_consume, (1, maps, memory, barriers, sizes, tile, GROUPS)),
+                (_consume, (2, maps, memory, barriers, sizes, tile, GROUPS)),
+                (_produce, (maps, memory, barriers, sizes, group_size, tile)),
+            ],
+            [4, 4, 1],
+            [152, 152, 40],
+        )
+    elif OWNERS == 2:
         gl.warp_specialize(
             [
                 (_consume, (0, maps, memory, barriers, sizes, tile, GROUPS)),

@@ -11,12 +11,13 @@ from triton.experimental.gluon import language as gl
 
 @gluon.constexpr_function
 def _unpacking(is_half, together, groups):
-    """Return the assembly that unpacks two bytes of a row, or four bytes of each of two rows `together`.
+    """Return the assembly that unpacks a word: two bytes of each of two rows, or `together`, two words: four of each.
 
-    Its operands are the weights, the bytes, and, with `groups`, pairs of scales and pairs of zeros. A byte gives a pair of its
-    low and its high nibble; two bytes of two rows give a pair of low nibbles and one of high ones. Values are q - 8, or
-    dequantized: ``"scales"`` multiplies, ``"zeros"`` first adds 8 - z. For two rows of bf16 they are a quarter of that: bf16's
-    largest power of two, 2^127, turns a high nibble, read as a number, into q / 4.
+    Its operands are the weights, the bytes, and, with `groups`, pairs of scales and pairs of zeros; without `together`,
+    those of either row, which are the same. A byte gives a pair of its low and its high nibble; two bytes of two rows
+    `together` give a pair of low nibbles and one of high ones. Values are q - 8, or dequantized: ``"scales"`` multiplies,
+    ``"zeros"`` first adds 8 - z. For two words of bf16 they are a quarter of that: bf16's largest power of two, 2^127,
+    turns a high nibble, read as a number, into q / 4.
     """
     # for low nibbles, then for high ones: the exponent, the factor, and the offset
     if is_half:
@@ -28,18 +29,17 @@ def _unpacking(is_half, together, groups):
     else:
         kind, one, minus, eight = "bf16x2", "0x3f803f80", "0xbf80bf80", "0x41004100"
         nibbles = [("0x43004300", one, "0xc308c308")]
-    count, word = (4, 8) if together else (2, 4)
+    word = 8 if together else 4
     lines = [
         ".reg .b32 w, v, b, x, s, z, factor, offset, one, minus, eight, nothing;",
         f"mov.b32 one, {one}; mov.b32 minus, {minus}; mov.b32 eight, {eight}; mov.b32 nothing, 0x80008000;",
-        f"mov.b32 w, ${word}; mov.b32 v, ${word + 1};" if together else f"cvt.u32.u16 w, ${word}; shr.u32 v, w, 4;",
+        f"mov.b32 w, ${word}; mov.b32 v, ${word + 1};" if together else f"mov.b32 w, ${word}; shr.u32 v, w, 4;",
     ]
-    for byte in range(count):
+    for byte in range(4):
         half = "0x3232" if byte % 2 else "0x1010"
-        scale = word + 1 + together + byte // 2
-        zero = scale + count // 2
+        scale = word + 2 + byte // 2 if together else word + 1
         if groups == "zeros":
-            lines.append(f"prmt.b32 z, ${zero}, ${zero}, {half}; fma.rn.{kind} z, z, minus, eight;")
+            lines.append(f"prmt.b32 z, ${scale + 2}, ${scale + 2}, {half}; fma.rn.{kind} z, z, minus, eight;")
         if groups != "none":
             lines.append(f"prmt.b32 s, ${scale}, ${scale}, {half};")
         lines.append(f"prmt.b32 b, w, v, 0x0{4 + byte}0{byte};")
@@ -52,18 +52,17 @@ def _unpacking(is_half, together, groups):
                 lines.append(f"fma.rn.{kind} x, x, one, z;")
             if groups != "none":
                 lines.append(f"fma.rn.{kind} x, x, s, nothing;")
-            place = 2 * byte + high
-            lines.append(f"mov.b32 ${place}, x;" if together else f"mov.b32 {{${place}, ${place + 1}}}, x;")
+            # a word's weights are ordered by column, then by row
+            place = 2 * byte + high if together else 2 * (byte % 2) + byte // 2
+            lines.append(f"mov.b32 ${place}, x;")
     return "{\n" + "\n".join(lines) + "\n}"
 
 
 @gluon.constexpr_function
 def _constraints(together, groups):
     """Return the register constraints of the assembly that unpacks weights."""
-    count = 4 if together else 2
-    pairs = {"none": 0, "scales": count // 2, "zeros": count}[groups]
-    given = ["r", "r"] if together else ["h"]
-    return ",".join(["=r" if together else "=h"] * (2 * count) + given + ["r"] * pairs)
+    pairs = {"none": 0, "scales": 2, "zeros": 4}[groups]
+    return ",".join(["=r"] * (8 if together else 4) + ["r"] * (1 + together + pairs))
 
 
 @gluon.jit
@@ -126,15 +125,18 @@ def halves_together(words):
 
 @gluon.jit
 def unpack_shorts(shorts, pairs, dtype: gl.constexpr, GROUPS: gl.constexpr):
-    """Return the weights of int16 words [rows, columns / 2] as [rows, columns, 2]; `pairs` hold two scales, then two zeros."""
+    """Return the weights of int16 words [rows, columns / 2] as [rows, columns, 2]; `pairs` hold two scales, then two zeros.
+
+    A thread's registers hold two words each, of two rows that share their scales and zeros.
+    """
     ASM: gl.constexpr = _unpacking(dtype == gl.float16, False, GROUPS)
-    l0, h0, l1, h1 = gl.inline_asm_elementwise(
+    first, second = gl.inline_asm_elementwise(
         ASM,
         _constraints(False, GROUPS),
         (shorts,) + pairs,  # noqa: RUF005 - kernels unpack no tuples
-        (gl.int16, gl.int16, gl.int16, gl.int16),
+        (gl.int32, gl.int32),
         is_pure=True,
-        pack=1,
+        pack=2,
     )
-    both = gl.join(gl.join(l0, h0), gl.join(l1, h1)).permute(0, 1, 3, 2)
-    return both.reshape(shorts.shape[0], shorts.shape[1] * 2, 2).to(dtype, bitcast=True)
+    words = gl.join(first, second).reshape(1, shorts.shape[0], shorts.shape[1] * 2)
+    return halves_of_words(words, dtype).reshape(shorts.shape[0], shorts.shape[1] * 2, 2)

@@ -1,8 +1,8 @@
 """Kernel and launch arguments of a validated product with 4-bit weights.
 
 Few rows go to `mixed_mm_few`, which loads weights straight into registers. More rows, on `sm_90`, go to
-`mixed_mm_sm90`, which uses TMA. Both need row-major operands with row strides of multiples of 16 bytes. All other calls
-go to `mixed_mm`.
+`mixed_mm_tiles_sm90`, with the tile that the cost model chooses, and many rows to `mixed_mm_sm90`. Both use TMA. All three need
+row-major operands with row strides of multiples of 16 bytes. All other calls go to `mixed_mm`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from nojit.kernels import library
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.mixed_mm.checks import Operands
+from nojit.kernels.mixed_mm.cost import tiling_of
 from nojit.kernels.mixed_mm.splits import mapped_parts, parts_of
 from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, stored
 from nojit.kernels.products.splits import padded_width, splits_of
@@ -27,6 +28,11 @@ FEW: Final = 32
 """The most rows (M) that `mixed_mm_few` takes."""
 FEWEST: Final = 16
 """Above this many rows, `mixed_mm_sm90` runs products with more wide tiles than SMs, if it can."""
+MOST_ROWS: Final = 512
+"""The most rows of products whose tile the cost model chooses: above, tuned tables know better."""
+LINE: Final = 128
+"""Bytes of a line of memory."""
+TILES: Final = "mixed_mm_tiles_sm90"
 WIDE: Final = 128
 """Columns of a wide tile of `mixed_mm_sm90`."""
 ALIGNED: Final = 16
@@ -50,8 +56,8 @@ Runs = Callable[[str, Tensor], bool]
 
 
 def runs(kernel: str, a: Tensor) -> bool:
-    """Return whether `kernel`, `mixed_mm_few` or `mixed_mm_sm90`, runs on the device of `a`."""
-    return takes_maps(a) if kernel == "mixed_mm_sm90" else a.is_cuda
+    """Return whether `kernel`, one of those for `sm_90` or `mixed_mm_few`, runs on the device of `a`."""
+    return a.is_cuda if kernel == "mixed_mm_few" else takes_maps(a)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
         if whole.is_few(maps is not None) and not library.is_batch_invariant() and may("mixed_mm_few", a):
             return whole.few()
         if maps is not None:
-            return whole.mapped(maps)
+            return whole.mapped(maps, is_chosen=may(TILES, a) and library.has(TILES))
     return whole.pointed()
 
 
@@ -222,15 +228,26 @@ class _Whole:
         present = [each for each in found if each is not None]
         return tuple(present) if len(present) == len(found) else None
 
-    def mapped(self, maps: tuple[Mapped, ...]) -> Prepared:
-        """Return the launch arguments for `mixed_mm_sm90`, with the TMA descriptions `maps`."""
+    def mapped(self, maps: tuple[Mapped, ...], *, is_chosen: bool) -> Prepared:
+        """Return the launch arguments for the `sm_90` kernels, with the TMA descriptions `maps`.
+
+        `is_chosen`: whether the cost model may choose the tile, for `mixed_mm_tiles_sm90`.
+        """
+        sizes = (self.rows, self.cols, self.depth)
         uncut = library.is_batch_invariant()
-        parts = 1 if uncut else mapped_parts(self.rows, self.cols, self.depth, self.count)
+        tiling = None
+        if is_chosen and self.rows <= MOST_ROWS and not uncut:
+            tiling = tiling_of(*sizes, self.count)
+        parts = tiling.parts if tiling else 1 if uncut else mapped_parts(*sizes, self.count)
         of_a, of_b, of_out, *of_groups = maps
         of_out, panel = stored(of_out, self.operands[0].element_size(), parts)
-        numbers = (self.rows, self.cols, self.depth, self.group_size, parts, self.count)
-        named = {"GROUPS": self.kind, "PANEL": panel}
-        return self._prepared("mixed_mm_sm90", (of_a, of_b, of_out, *of_groups), parts, numbers, named)
+        numbers = (*sizes, self.group_size, parts, self.count)
+        named: dict[str, Any] = {"GROUPS": self.kind, "PANEL": panel}
+        if tiling:
+            width = LINE if tiling.cols % LINE == 0 else LINE // 2
+            named |= {"BLOCK_M": tiling.rows, "BLOCK_N": tiling.cols, "WIDTH": width}
+        kernel = TILES if tiling else "mixed_mm_sm90"
+        return self._prepared(kernel, (of_a, of_b, of_out, *of_groups), parts, numbers, named)
 
     def pointed(self) -> Prepared:
         """Return the launch arguments for `mixed_mm`."""

@@ -20,7 +20,8 @@ __all__ = ["BARS", "ROLES", "MixedProblem", "Shape", "problems"]
 ROLES: Final[Mapping[str, Roles]] = {
     "mixed_mm": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("GROUPS",)),
     "mixed_mm_few": Roles(("BLOCK_M", "BLOCK_N", "UNROLL"), (), ("GROUPS",)),
-    "mixed_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("GROUPS", "PANEL")),
+    "mixed_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), (), ("GROUPS", "PANEL", "WIDTH")),
+    "mixed_mm_tiles_sm90": Roles(("GROUP", "STAGES"), (), ("GROUPS", "PANEL", "WIDTH", "BLOCK_M", "BLOCK_N")),
 }
 Shape = tuple[int, int, int]
 """(M, N, K) of a product."""
@@ -123,7 +124,7 @@ def problems(use: str) -> tuple[MixedProblem, ...]:
     check_use(use)
     return tuple(
         MixedProblem(shape, kernel, "bf16", scaled)
-        for kernel, scaled in (*((kernel, False) for kernel in ROLES), ("mixed_mm_few", True), ("mixed_mm_sm90", True))
+        for kernel, scaled in (*((kernel, False) for kernel in TUNED), ("mixed_mm_few", True), ("mixed_mm_sm90", True))
         for shape in _shapes(use, kernel, scaled)
     )
 

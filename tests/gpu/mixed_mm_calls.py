@@ -11,6 +11,8 @@ from unittest import mock
 
 import torch
 from nojit.kernels.mixed_mm import launch, op, reference, uint4x2_mixed_mm
+from nojit.kernels.mixed_mm.cost import DIVIDED
+from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor
 
 from tests.gpu.call import Call, Outputs, view
@@ -24,7 +26,9 @@ NARROW = (7, 1024, 4096)
 SEVERAL = (25, 4112, 2096)
 SOME = (33, 1040, 528)
 DEEP = (70, 1040, 4112)
-"""Cut into parts by the kernel over maps."""
+"""Cut into parts by the kernel over maps, with the tile that the cost model chooses."""
+TALL = (520, 208, 4112)
+"""Cut into parts by the kernel over maps, with a tuned tile."""
 MANY = (1100, 4112, 1072)
 MOST = (2048, 6144, 512)
 RAGGED = (47, 203, 2062)
@@ -45,6 +49,8 @@ class Case:
     """Whether b is stored by columns."""
     only: str | None = None
     """The one kernel that may run besides that over pointers; any if None."""
+    tiling: Tiling | None = None
+    """The tile and the parts of K, if the cost model is not to choose."""
 
     @property
     def label(self) -> str:
@@ -54,6 +60,7 @@ class Case:
             f"offset {self.offset}" if self.offset else "",
             "b by columns" if self.columns else "",
             "" if self.only is None else f"only {self.only}",
+            "" if self.tiling is None else f"{self.tiling.rows} x {self.tiling.cols} in {self.tiling.parts} parts",
         )
         return f"{str(self.dtype)[6:]} {self.sizes} {' '.join(filter(None, flags))}".strip()
 
@@ -84,7 +91,7 @@ class Case:
             if wide is not None:
                 a = a.to(wide)
                 words = {name: value.to(wide) if isinstance(value, Tensor) else value for name, value in words.items()}
-            with prepared_anew(self.only):
+            with prepared_anew(self.only, self.tiling):
                 if not gradient:
                     return (function(a, b, **words),)
                 out = function(a.requires_grad_(), b, **words)
@@ -101,14 +108,17 @@ class Case:
 
 
 @contextmanager
-def prepared_anew(only: str | None) -> Iterator[None]:
-    """Prepare calls anew, for the kernels that may run."""
-    plain = launch.runs
+def prepared_anew(only: str | None, tiling: Tiling | None = None) -> Iterator[None]:
+    """Prepare calls anew, for the kernels that may run, with a tile of one's own unless it is None."""
+    plain, chosen = launch.runs, launch.tiling_of
 
     def runs(kernel: str, a: Tensor) -> bool:
         return plain(kernel, a) and only in {None, kernel}
 
-    with mock.patch.object(launch, "runs", runs):
+    def tiling_of(*sizes: int) -> Tiling:
+        return tiling or chosen(*sizes)
+
+    with mock.patch.object(launch, "runs", runs), mock.patch.object(launch, "tiling_of", tiling_of):
         op._MEMO.forget()
         yield
         op._MEMO.forget()
@@ -120,7 +130,7 @@ _GROUPS = (("none", None), ("scales", 128), ("scales", None), ("zeros", 64), ("z
 def cases() -> Iterator[Case]:
     """List cases that together reach every variant."""
     for dtype, (groups, size) in itertools.product(BOTH, _GROUPS):
-        for sizes in (ONE, FEW, WIDE, NARROW, SEVERAL, SOME, DEEP, MANY, MOST):
+        for sizes in (ONE, FEW, WIDE, NARROW, SEVERAL, SOME, DEEP, TALL, MANY, MOST):
             yield Case(dtype, sizes, groups, size)
         for sizes in (FEW, MANY):
             yield Case(dtype, sizes, groups, size, only="mixed_mm")
@@ -130,6 +140,9 @@ def cases() -> Iterator[Case]:
             yield Case(dtype, (200, 512, 512), groups, size, held, only="mixed_mm")
             yield Case(dtype, (200, 512, 512), groups, size, held, offset=1)
             yield Case(dtype, FEW, groups, size, held, columns=True)
+    for dtype, (groups, size), side in itertools.product(BOTH, _GROUPS[::3] + _GROUPS[1:2], DIVIDED):
+        yield Case(dtype, (300, 528, 336), groups, size, tiling=Tiling(*side, 1))
+        yield Case(dtype, (200, 528, 1104), groups, size, tiling=Tiling(*side, 3))
     for dtype in BOTH:
         yield Case(dtype, FEW, "scales", 32)
         yield Case(dtype, MANY, "scales", 32)

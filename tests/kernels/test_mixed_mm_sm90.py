@@ -6,7 +6,7 @@ The assembly that unpacks a word has a stand-in, which is told by what the assem
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import count, product
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,10 +19,11 @@ from nojit.kernels import library
 from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.mixed_mm import launch as launch_module
 from nojit.kernels.mixed_mm import reference, uint4x2_mixed_mm
+from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor
 
 from tests.kernels.accuracy import assert_accurate
-from tests.kernels.gluon_stub import Map, Pointer, load
+from tests.kernels.gluon_stub import Map, Pointer, Tile, load
 from tests.kernels.sm90 import KERNELS, SHARED
 from tests.kernels.test_bmm_sm90 import merge
 
@@ -42,6 +43,7 @@ TILES = {
         {"BLOCK_M": 64, "BLOCK_N": 128, "GROUP": 2, "STAGES": 3},
     ],
 }
+OF_TILES = {"GROUP": 2, "STAGES": 3}
 WARPS = 2
 asked: list[str] = []
 chosen: dict[str, dict[str, int]] = {}
@@ -83,6 +85,13 @@ def put_together(words: Tensor) -> Tensor:
     return words.contiguous().view(torch.int16).unflatten(-1, (2, 2)).mT.contiguous().view(torch.int32)[..., 0]
 
 
+class View(Tile):
+    """A view of shared memory as another dtype."""
+
+    def slice(self, first: int, count: int, dim: int) -> View:
+        return View(self.value.narrow(dim, first, count))
+
+
 def others(gl: SimpleNamespace) -> dict[str, Any]:
     """Stand in for layouts, for words, and for products of registers."""
     gl.DistributedLinearLayout = lambda *facts: SimpleNamespace(shape=facts[-1])
@@ -98,9 +107,7 @@ def others(gl: SimpleNamespace) -> dict[str, Any]:
         "halves_of_words": lambda words, dtype: words.contiguous().view(dtype),
         "parted": lambda pairs: pairs.unbind(-1),
         "mma_v2": lambda a, b, acc: acc + a.float() @ b.float(),
-        "reinterpret": lambda tile, dtype, shape, _: SimpleNamespace(
-            load=lambda _: tile.value.contiguous().view(dtype).view(shape)
-        ),
+        "reinterpret": lambda tile, dtype, shape, _: View(tile.value.contiguous().view(dtype).view(shape)),
     }
 
 
@@ -108,9 +115,10 @@ BOXES = ((64, 64), (32, 64), (64, 64), (1, 64), (1, 64))
 """Of a, b, what is stored, scales and zeros."""
 
 
-def argument(place: int, value: Any) -> Any:
+def argument(place: int, value: Any, width: int = 64) -> Any:
+    """Make a map or a pointer of an argument; boxes of b are `width` bytes wide."""
     if isinstance(value, Described):
-        box = (64, 32) if value.base.dtype == torch.float32 else BOXES[place]
+        box = (64, 32) if value.base.dtype == torch.float32 else (32, width) if place == 1 else BOXES[place]
         return Map(value.base.as_strided(value.shape, value.strides), box)
     if not isinstance(value, Tensor):
         return value
@@ -123,14 +131,20 @@ def provide(name: str) -> Callable[..., None]:
     if name == "bmm_merge":
         return lambda *args: (asked.append(name), merge(*args))[1]
     few = name == "mixed_mm_few"
-    kernel = load(f"{name}_kernel", *(KERNELS / path for path in (FEW if few else MANY)), others=others)
+    function = "mixed_mm_sm90" if name == "mixed_mm_tiles_sm90" else name
+    kernel = load(f"{function}_kernel", *(KERNELS / path for path in (FEW if few else MANY)), others=others)
 
     def launch(*args: Any, **named: Any) -> None:
         asked.append(name)
+        # the tile is the caller's where it names one
+        config = {**chosen[name], **named}
+        if not few:
+            config.setdefault("WIDTH", config["BLOCK_N"])
         # a grid of its own, as every program of few rows has one tile
         splits, cols = args[9], args[6]
-        programs = splits * -(-cols // chosen[name]["BLOCK_N"]) if few else PROGRAMS
-        kernel(programs, *map(argument, count(), args), **named, **chosen[name])
+        programs = splits * -(-cols // config["BLOCK_N"]) if few else PROGRAMS
+        given = [argument(place, value, config.get("WIDTH", 64)) for place, value in enumerate(args)]
+        kernel(programs, *given, **config)
 
     return launch
 
@@ -142,6 +156,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     asked.clear()
     chosen.clear()
     chosen.update({name: tiles[0] for name, tiles in TILES.items()})
+    chosen["mixed_mm_tiles_sm90"] = OF_TILES
+    monkeypatch.setattr(library, "has", lambda name: name != "mixed_mm_tiles_sm90")
     with library.override(provide):
         yield
 
@@ -227,6 +243,25 @@ def test_many_rows(kind, size, tile):
     for m, n, k, dtype in ((300, 144, 352, torch.bfloat16), (40, 272, 48, torch.float16)):
         check(*operands(m, n, k, dtype, kind, size))
     assert set(asked) == {"mixed_mm_sm90"}
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("tile", [(64, 64), (64, 128), (128, 192), (256, 128)], ids=str)
+@pytest.mark.parametrize(("kind", "size"), [("none", None), ("scales", 64), ("zeros", 128)])
+def test_tiles_that_the_cost_model_chooses(kind, size, tile, parts, monkeypatch):
+    monkeypatch.setattr(library, "has", lambda _: True)
+    monkeypatch.setattr(launch_module, "tiling_of", lambda *_: Tiling(*tile, parts))
+    for m, n, k, dtype in ((300, 272, 1152, torch.bfloat16), (33, 208, 688, torch.float16)):
+        check(*operands(m, n, k, dtype, kind, size))
+    assert asked == ["mixed_mm_tiles_sm90", "bmm_merge"][: 1 + (parts > 1)] * 2
+
+
+def test_the_cost_model_does_not_choose_for_more_rows_or_alone_with_a_batch(monkeypatch):
+    monkeypatch.setattr(library, "has", lambda _: True)
+    check(*operands(513, 64, 128, torch.float16, "none", None))
+    monkeypatch.setattr(library, "is_batch_invariant", lambda: True)
+    check(*operands(40, 64, 128, torch.float16, "none", None))
+    assert asked == ["mixed_mm_sm90"] * 2
 
 
 @pytest.mark.parametrize("kind", ["none", "scales", "zeros"])

@@ -75,22 +75,26 @@ def execute(assembly: str, given: dict[str, int], count: int) -> list[int]:
     ("kind", "together", "groups"), list(product(KINDS, (False, True), ("none", "scales", "zeros")))
 )
 def test_every_byte_in_every_place(kind, together, groups):
-    dtype, columns, rows = KINDS[kind], 4 if together else 2, 2 if together else 1
+    dtype, columns, rows = KINDS[kind], 4 if together else 2, 2
     scales, zeros = (torch.rand(columns) + 0.5).to(dtype), torch.tensor([0.0, 7.0, 8.0, 15.0][:columns]).to(dtype)
     assembly = _unpacking(kind == "f16x2", together, groups)
-    outputs = columns * rows if together else 2 * columns
+    outputs = columns * rows
     # every byte comes in every place
     for byte in range(256):
         packed = [[(byte + 37 * place + 101 * row) % 256 for place in range(columns)] for row in range(rows)]
-        words = [int.from_bytes(bytes(row), "little") for row in packed]
+        words = [int.from_bytes(bytes(row), "little") for row in (packed if together else [[*packed[0], *packed[1]]])]
+        # without `together`, both rows bring theirs
+        each = 1 if together else 2
         if groups != "none":
-            words += [whole(pair) for pair in scales.split(2)]
+            words += [whole(pair) for pair in scales.split(2)] * each
         if groups == "zeros":
-            words += [whole(pair) for pair in zeros.split(2)]
+            words += [whole(pair) for pair in zeros.split(2)] * each
         given = {f"${outputs + place}": word for place, word in enumerate(words)}
         assert len(_constraints(together, groups).split(",")) == outputs + len(words)
         bits = execute(assembly, given, 2 * columns * rows)
-        got = torch.tensor(bits, dtype=torch.uint16).view(dtype).view(columns, 2, rows)
+        got = torch.tensor(bits, dtype=torch.uint16).view(dtype).view(columns, 2, 2)
+        # `together`, a pair holds two rows; otherwise, two nibbles
+        got = got if together else got.mT
         nibbles = torch.tensor(
             [[[row[place] >> shift & 15 for row in packed] for shift in (0, 4)] for place in range(columns)]
         )

@@ -159,6 +159,7 @@ UNTUNED = {
     "scaled_grouped_mm_sm90",
     "scaled_mm_bytes",
     "scaled_mm_merge",
+    "mixed_mm_tiles_sm90",
     "scaled_mm_parts_sm90",
 }
 """They have one config for each specialization, run on devices that nothing is measured on, or depend on the lengths of groups."""
@@ -182,7 +183,7 @@ FEWER = {
     "flex_decoding_blocks": 55,
     "flex_decoding_merge": 12,
     "mixed_mm_few": 58,
-    "mixed_mm_sm90": 53,
+    "mixed_mm_sm90": 26,
     "mm_plus_mm_sm90": 43,
     "rms_norm_fwd": 6,
     "rms_norm_bwd": 4,
