@@ -143,7 +143,7 @@ OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_few", "conv_halo_sm90", "conv_sm90"
 """Kernels whose columns are those of weights, or of their gradients, however they are called."""
 NO_BATCH = {
     # how deep sums are, and what belongs to weights
-    "k_len", "middle_len", "c_len", "groups", "group_size", "width", "half", "taps_d", "taps_h", "taps_w",
+    "k_len", "middle_len", "c_len", "vectors", "groups", "group_size", "width", "half", "taps_d", "taps_h", "taps_w",
     # a sequence's or an image's own lengths, and layouts
     "q_len", "pack", "block", "max_row_blocks", "out_d", "out_h", "out_w", "height", "boxes_d", "boxes_h", "boxes_w",
     "eighths",
