@@ -319,13 +319,18 @@ def main() -> None:
                 continue
             if panel := panel_of(family, rows):
                 panels.append(panel)
+                draw(given, panels)
             lines.append(summary(family, rows))
-    if given.svg:
-        where = f"Speed relative to the best library over work; {torch.cuda.get_device_name()}, seed {given.seed}"
-        given.svg.write_text(draw_panels("Random shapes", where, panels), encoding="utf-8")
     print("\n".join(lines))
     if broken:
         sys.exit(f"broken off: {', '.join(broken)}")
+
+
+def draw(given: argparse.Namespace, panels: Sequence[Panel]) -> None:
+    """Draw the families measured so far: a run that is cut off leaves their chart."""
+    if given.svg:
+        where = f"Speed relative to the best library over work; {torch.cuda.get_device_name()}, seed {given.seed}"
+        given.svg.write_text(draw_panels("Random shapes", where, panels), encoding="utf-8")
 
 
 def in_process(free: SimpleQueue[int], family: str, given: argparse.Namespace) -> list[Row]:
