@@ -238,6 +238,7 @@ def test_no_argument_in_cpp_borrows_of_a_temporary(tmp_path: Path) -> None:
         "nojit::arg::tuple(*new std::vector<nojit::arg>{1, 2.0})": True,
         "nojit::arg::tuple(new nojit::arg[2]{1, 2.0}, 2)": True,
         "*new std::string": True,
+        "static_cast<volatile char *>(nullptr)": False,
     }.items():
         (tmp_path / "temporary.cpp").write_text(TEMPORARY.replace("{line}", line), encoding="utf-8")
         command = ["g++", "-std=c++17", "-fsyntax-only", f"-I{FLAGS['include_dir']}", str(tmp_path / "temporary.cpp")]
@@ -273,6 +274,20 @@ def test_a_call_in_cpp_that_would_be_misread_does_not_compile(tmp_path: Path, li
     command = ["g++", "-std=c++17", "-fsyntax-only", f"-I{FLAGS['include_dir']}", str(tmp_path / "refused.cpp")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode == 0, words in ran.stderr) == (not words, True)
+
+
+def test_the_example_that_opens_the_cpp_header_compiles(tmp_path: Path) -> None:
+    header = (Path(FLAGS["include_dir"]) / "nojit.hpp").read_text(encoding="utf-8")
+    example = re.findall(r"^//     (.+)$", header.split("#ifndef")[0], re.MULTILINE)
+    assert len(example) > 5
+    body = "\n    ".join(example)
+    params = "void *stream, float *x, float *y, float *out, int n"
+    (tmp_path / "opening.cpp").write_text(
+        f"#include <nojit.hpp>\nvoid use({params})\n{{\n    {body}\n}}\n", encoding="utf-8"
+    )
+    subprocess.run(
+        ["g++", "-std=c++17", "-fsyntax-only", f"-I{FLAGS['include_dir']}", str(tmp_path / "opening.cpp")], check=True
+    )
 
 
 ZERO = """

@@ -16,7 +16,7 @@ G = TypeVar("G", bound=Hashable)
 C = TypeVar("C")
 
 JOB_S: Final = 5.0
-"""Time that a job should take, in seconds; `docs/scale.md` shows how it was chosen."""
+"""Time that a job should take, in seconds; `docs/scale.md` compares it with twice as much."""
 # of a variant about which nothing is known
 _GUESS_S: Final = 1.0
 VARIANTS_MAX: Final = 64

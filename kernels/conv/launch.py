@@ -154,7 +154,7 @@ def _sum(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | No
         return
     if is_few(one) and launch_few(*operands):
         return
-    if launch_mapped(*operands) or launch_few(*operands):
+    if launch_mapped(*operands) or launch_few(*operands) or launch_product(*operands):
         return
     launch(writer, one, x, w, bias, out)
 

@@ -15,6 +15,7 @@ from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
 from nojit.kernels.conv.launch_unfold import VECTOR, Gathered, unfold, unfolded_form
 from nojit.kernels.conv.layouts import (
+    HALF,
     copied_by_channels,
     has_adjacent_channels,
     is_described,
@@ -76,12 +77,13 @@ def is_few(one: Sum) -> bool:
 
 
 def is_uneven(x: Tensor) -> bool:
-    """Return whether x holds images of 16 bits whose rows, as those of a matrix, are no multiples of 16 bytes apart.
+    """Return whether the rows of x, as those of a matrix, are no multiples of 16 bytes apart, and another kernel may be faster.
 
-    Rows are the channels of a position or, by planes, the positions of a channel.
+    Rows are the channels of a position or, by planes, the positions of a channel. Channels-last volumes have no other kernel.
     """
-    apart = x.shape[1] if x.stride(1) == 1 else x.stride(1)
-    return is_half_image(x) and apart % VECTOR != 0
+    if x.stride(1) == 1:
+        return is_unfolded(x)
+    return bool(x.element_size() == HALF and x.stride(1) % VECTOR)
 
 
 def is_unfolded(x: Tensor) -> bool:

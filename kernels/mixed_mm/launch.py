@@ -27,7 +27,7 @@ __all__ = ["FEW", "Prepared", "Runs", "prepare"]
 FEW: Final = 32
 """The most rows (M) that `mixed_mm_few` takes."""
 FEWEST: Final = 16
-"""Above this many rows, `mixed_mm_sm90` runs products with more wide tiles than SMs, if it can."""
+"""Above this many rows, the sm_90 kernels run products with more wide tiles than SMs, if they can."""
 MOST_ROWS: Final = 512
 """The most rows of products whose tile the cost model chooses: above, tuned tables know better."""
 LINE: Final = 128

@@ -489,6 +489,12 @@ def test_operands_by_planes_are_copied_to_channels_and_the_result_back(shape, ch
     assert "conv_planes" in launched
 
 
+def test_points_of_volumes_by_planes_are_products_on_any_gpu(launched):
+    values = [value.half() for value in operands((2, 24, 3, 5, 3), 40, (1, 1, 1))]
+    check(conv3d, values, gradients=False)
+    assert launched == ["bmm"]
+
+
 def test_planes_with_gaps_between_rows_are_copied_as_well(launched):
     x, w, bias = few((2, 16, 9, 8), 24, (3, 3), torch.float16, "planes")
     wide = torch.cat([x, x], dim=3)[..., :8]

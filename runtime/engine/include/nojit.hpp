@@ -5,7 +5,7 @@
 //     nojit::launch_setup setup;
 //     setup.stream = stream;
 //     add(setup, x, y, out, n);
-//     nojit::plan plan = add.prepare(setup, x, y, out, n);
+//     nojit::plan plan = add.prepare({}, x, y, out, n);
 //     plan.launch(stream, x, y, out, n);
 //
 // The comments in nojit.h hold here, too. Functions throw nojit::error where those of nojit.h return a code; those that are noexcept
@@ -115,6 +115,8 @@ public:
     // A char * could be a string, or bytes on the device: say arg::text(string), or arg::pointer(address, NJ_DTYPE_I8).
     arg(const char *) = delete;
     arg(char *) = delete;
+    arg(const volatile char *) = delete;
+    arg(volatile char *) = delete;
     arg(const std::string &text) noexcept : it_(nj_arg_text(text.c_str())) {}
     arg(const std::string &&) = delete;
     arg(const nj_tensor_descriptor &descriptor) noexcept : it_(nj_arg_descriptor(&descriptor)) {}
