@@ -150,7 +150,9 @@ class Results:
         from distributed.protocol.pickle import dumps  # of an extra, and slow to import
 
         # a worker that has just finished a job is hardly stuck
-        address = self._collectors.setdefault(group, next(iter(places.values())))
+        if self._collectors.get(group) not in self._direct:
+            self._collectors[group] = next(iter(places.values()))
+        address = self._collectors[group]
         found: Mapping[str, bytes] = {}
         with contextlib.suppress(Exception):
             async with asyncio.timeout(_COLLECT_S):
