@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from nojit.kernels.products.splits import TILE, copied_rows
 from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tiling, Work, read_tiles
 
 __all__ = ["DIVIDED", "tiling_of"]
@@ -20,7 +21,7 @@ TILES: Final = read_tiles("""
 """)
 """Tiles of `scaled_mm_sm90`."""
 DIVIDED: Final = ((64, 64), (64, 128), (128, 128))
-"""Rows and columns of the tiles of `scaled_mm_parts_sm90`."""
+"""Rows and columns of the tiles of `scaled_mm_parts_sm90`. For few rows, only those of 64 rows are built."""
 STEP: Final = 128
 SECTOR: Final = 32
 """Elements of a sector of memory."""
@@ -36,4 +37,5 @@ def tiling_of(rows: int, cols: int, depth: int, processors: int) -> Tiling:
     # rows of both operands are as long
     straddles = bool(depth % SECTOR)
     work = Work((1, rows, cols, depth), processors, STEP, moved, (straddles, straddles))
-    return min(work.tilings(TILES, DIVIDED))[1]
+    divided = [side for side in DIVIDED if side[0] == TILE or copied_rows(rows, whole=False) == TILE]
+    return min(work.tilings(TILES, divided))[1]
