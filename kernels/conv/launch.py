@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.conv.launch_few import is_few, is_uneven, is_unfolded, launch_few, serves_few
-from nojit.kernels.conv.launch_planes import copy_to_channels, copy_to_planes
+from nojit.kernels.conv.launch_planes import PLANES, copy_to_channels, copy_to_planes
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product, launch_weight_grad
 from nojit.kernels.conv.launch_sm90 import (
     launch_mapped,
@@ -58,12 +59,17 @@ def run_conv(
         sweep, x.shape[0], groups, weight.shape[1], weight.shape[0] // groups, is_transposed=False, precision=precision
     )
     target = out
-    if runs_by_channels(one, x):
+    if (_needs_copy(x) or not has_adjacent_channels(out)) and runs_by_channels(one, x):
         x, target = _read_by_channels(writer, x), _written_by_channels(writer, out)
     _sum(writer, one, x, weight, bias, target)
     if target is not out:
         copy_to_planes(writer, target, out)
     return made
+
+
+def _needs_copy(x: Tensor) -> bool:
+    """Return whether kernels that need channels-last take a copy of x; one whose channels are unfolded is copied in any case."""
+    return not has_adjacent_channels(x) and not is_unfolded(x)
 
 
 def runs_by_channels(one: Sum, x: Tensor) -> bool:
@@ -74,12 +80,12 @@ def runs_by_channels(one: Sum, x: Tensor) -> bool:
     if one.sweep.is_pointwise and one.groups == 1 and not one.is_part and not is_uneven(x):
         # a product takes planes, too
         return False
-    return x.element_size() == HALF and (serves_few(one, x) or serves_channels(one, x))
+    return x.element_size() == HALF and (serves_few(one, x) or serves_channels(one, x)) and library.has(PLANES)
 
 
 def _read_by_channels(writer: RecipeWriter, x: Tensor) -> Tensor:
-    """Return x, or a channels-last copy unless its channels are unfolded in any case."""
-    return x if has_adjacent_channels(x) or is_unfolded(x) else copy_to_channels(writer, x)
+    """Return x, or a channels-last copy if kernels need it."""
+    return copy_to_channels(writer, x) if _needs_copy(x) else x
 
 
 def _written_by_channels(writer: RecipeWriter, out: Tensor) -> Tensor:
@@ -101,7 +107,10 @@ def run_input_grad(
     `writer`: allocates and launches, and records both for replays; `precision`: of fp32 operands: ``"tf32"`` or
     ``"ieee"``.
     """
-    classes = list(classes_of(forward_sweep(window, shape[2:], weight.shape[2:])))
+    sweep = forward_sweep(window, shape[2:], weight.shape[2:])
+    classes = list(classes_of(sweep))
+    # a single class may use some of the taps only: where an image is one position high, say
+    is_part = len(classes) > 1 or classes[0].sweep.taps != sweep.taps
     read = [each for each in classes if all(count > 0 for count in each.sweep.taps)]
     out = allocate(writer, grad, shape, by_channels(grad, weight))
     if not out.numel():
@@ -116,12 +125,13 @@ def run_input_grad(
             n_len,
             is_transposed=True,
             precision=precision,
-            is_part=len(classes) > 1,
+            is_part=is_part,
         )
         for each in read
     ]
     whole = out
-    if all(runs_by_channels(one, grad) for one in sums):
+    is_by_planes = _needs_copy(grad) or not has_adjacent_channels(out)
+    if sums and is_by_planes and all(runs_by_channels(one, grad) for one in sums):
         grad, whole = _read_by_channels(writer, grad), _written_by_channels(writer, out)
     if len(read) < len(classes):
         # an input position that no tap reads has gradient 0
@@ -179,7 +189,8 @@ def run_weight_grad(
     sweep = forward_sweep(window, x.shape[2:], shape[2:])
     one = Sum(sweep, x.shape[0], groups, shape[1], shape[0] // groups, is_transposed=False, precision=precision)
     target = out
-    if serves_weight_grad_channels(one, grad):
+    is_by_planes = _needs_copy(grad) or _needs_copy(x) or not has_adjacent_channels(out)
+    if is_by_planes and serves_weight_grad_channels(one, grad) and library.has(PLANES):
         grad, x, target = (
             _read_by_channels(writer, grad),
             _read_by_channels(writer, x),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.conv.layouts import allocate, copied_by_channels, merged
 from nojit.kernels.conv.sweeps import LIMIT
 from torch import Tensor
 
-__all__ = ["copy_to_channels", "copy_to_planes"]
+__all__ = ["PLANES", "copy_to_channels", "copy_to_planes"]
+
+PLANES: Final = "conv_planes"
+"""The kernel that copies; earlier bundles lack it."""
 
 
 def copy_to_channels(writer: RecipeWriter, x: Tensor) -> Tensor:
@@ -22,7 +26,7 @@ def copy_to_channels(writer: RecipeWriter, x: Tensor) -> Tensor:
         return copied_by_channels(writer, x)
     copy = allocate(writer, x, tuple(x.shape), channels=True)
     rows, cols = x.shape[1], positions
-    writer.launch("conv_planes", x, copy, rows, cols, x.stride(0), x.stride(1), rows * cols, rows, x.shape[0])
+    writer.launch(PLANES, x, copy, rows, cols, x.stride(0), x.stride(1), rows * cols, rows, x.shape[0])
     return copy
 
 
@@ -32,5 +36,9 @@ def copy_to_planes(writer: RecipeWriter, written: Tensor, out: Tensor) -> None:
     `writer`: allocates and launches, and records both for replays.
     """
     rows, cols = math.prod(out.shape[2:]), out.shape[1]
+    if max(rows, cols) > LIMIT:
+        # no recipe holds a call this large
+        writer.make(Tensor.copy_, out, written)
+        return
     strides = (rows * cols, cols, rows * cols, rows)
-    writer.launch("conv_planes", written, out, rows, cols, *strides, out.shape[0])
+    writer.launch(PLANES, written, out, rows, cols, *strides, out.shape[0])

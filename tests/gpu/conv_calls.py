@@ -144,6 +144,8 @@ _WINDOWS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     ((4, 64, 128, 28, 28), 3, {"padding": 1, "groups": 8}),
     ((4, 3, 64, 60, 60), 7, {"padding": 3, "stride": 2}),
     ((5, 64, 72, 14, 14), 4, {"padding": "same"}),
+    # a gradient of which one position takes only some of the taps
+    ((4, 64, 72, 1, 30), 3, {"padding": 1, "stride": (2, 1)}),
 )
 # height in strips that are whole and that are not, channels that fill steps and that do not, more steps than can stay
 _SHARED: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
@@ -172,6 +174,7 @@ _PLANES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     ((4, 3, 24, 30, 30), 1, {"stride": 2}),
     ((4, 5, 40, 30, 30), 3, {"padding": 1}),
     ((4, 24, 1, 30, 30), 3, {"padding": 1}),
+    ((4, 24, 40, 1, 1), 3, {"padding": 1, "stride": 2}),
 )
 
 

@@ -489,6 +489,32 @@ def test_operands_by_planes_are_copied_to_channels_and_the_result_back(shape, ch
     assert "conv_planes" in launched
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("how", ["planes", "channels"])
+@pytest.mark.parametrize(
+    ("shape", "taps", "words"),
+    [
+        ((2, 8, 1, 1), (3, 3), {"stride": 2, "padding": 1}),
+        ((1, 8, 1, 7), (3, 3), {"stride": (2, 1), "padding": 1}),
+        ((1, 8, 1, 5), (1, 1), {"stride": 2, "padding": 1}),
+        ((1, 8, 5, 1), (2, 2), {"stride": (1, 3), "padding": (0, 1)}),
+    ],
+)
+def test_gradients_where_one_position_takes_only_some_taps(shape, taps, words, how, dtype):
+    values = [value.to(dtype) for value in operands(shape, 8, taps)]
+    check(conv2d, [laid_out(value, how) if value.dim() > 1 else value for value in values], **words)
+
+
+def test_gradients_of_a_volume_of_one_slice_that_a_stride_spans():
+    check(conv3d, operands((1, 4, 1, 4, 5), 6, (3, 2, 2)), stride=(2, 1, 1), padding=(1, 0, 0))
+
+
+def test_operands_by_planes_run_without_the_kernel_that_copies_them(launched, monkeypatch):
+    monkeypatch.setattr(library, "has", lambda name: name != "conv_planes")
+    check(conv2d, few((2, 16, 6, 5), 24, (3, 3), torch.float16, "planes"), padding=1)
+    assert "conv_planes" not in launched
+
+
 def test_points_of_volumes_by_planes_are_products_on_any_gpu(launched):
     values = [value.half() for value in operands((2, 24, 3, 5, 3), 40, (1, 1, 1))]
     check(conv3d, values, gradients=False)
