@@ -109,7 +109,7 @@ def run_input_grad(
     """
     sweep = forward_sweep(window, shape[2:], weight.shape[2:])
     classes = list(classes_of(sweep))
-    # a single class may use some of the taps only: where an image is one position high, say
+    # a single class may use only some of the taps, as where an image is one position high
     is_part = len(classes) > 1 or classes[0].sweep.taps != sweep.taps
     read = [each for each in classes if all(count > 0 for count in each.sweep.taps)]
     out = allocate(writer, grad, shape, by_channels(grad, weight))
