@@ -184,13 +184,13 @@ def drawn(use: str) -> tuple[AttentionShape, ...]:
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
     rng = draws("flash_attention", use)
-    known = {(drawn.q_len, drawn.kv_len, drawn.batch * drawn.heads) for drawn in PROBLEMS["tune"]}
+    known = {(shape.q_len, shape.kv_len, shape.batch * shape.heads) for shape in PROBLEMS["tune"]}
     found: dict[str, AttentionShape] = {}
     while len(found) < _DRAWN.get(use, 0):
-        drawn = _draw(rng, _KINDS[len(found) % len(_KINDS)])
-        fits = drawn.flops <= _MOST_FLOPS
-        if fits and (drawn.q_len, drawn.kv_len, drawn.batch * drawn.heads) not in known:
-            found[drawn.name] = drawn
+        shape = _draw(rng, _KINDS[len(found) % len(_KINDS)])
+        fits = shape.flops <= _MOST_FLOPS
+        if fits and (shape.q_len, shape.kv_len, shape.batch * shape.heads) not in known:
+            found[shape.name] = shape
     return (*found.values(), *(_between((*PROBLEMS["tune"], *found.values())) if use == "tune" else ()))
 
 
@@ -202,9 +202,9 @@ def drawn_wide(use: str) -> tuple[AttentionShape, ...]:
     rng = draws("flash_attention wide", use)
     found: dict[str, AttentionShape] = {}
     while len(found) < _WIDE.get(use, 0):
-        drawn = _draw(rng, _KINDS[len(found) % len(_KINDS)], ((256, 256), (192, 192), (192, 128)))
-        if drawn.flops <= _MOST_FLOPS:
-            found[drawn.name] = drawn
+        shape = _draw(rng, _KINDS[len(found) % len(_KINDS)], ((256, 256), (192, 192), (192, 128)))
+        if shape.flops <= _MOST_FLOPS:
+            found[shape.name] = shape
     return tuple(found.values())
 
 
@@ -214,9 +214,9 @@ def _between(known: Sequence[AttentionShape]) -> tuple[AttentionShape, ...]:
 
     def draw() -> AttentionShape:
         while True:
-            drawn = _draw(rng, rng.choice(_KINDS))
-            if drawn.flops <= _MOST_FLOPS:
-                return drawn
+            shape = _draw(rng, rng.choice(_KINDS))
+            if shape.flops <= _MOST_FLOPS:
+                return shape
 
     return spread(known, draw, _far, _SPREAD)
 
