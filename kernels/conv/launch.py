@@ -59,7 +59,7 @@ def run_conv(
         sweep, x.shape[0], groups, weight.shape[1], weight.shape[0] // groups, is_transposed=False, precision=precision
     )
     target = out
-    if (_needs_copy(x) or not has_adjacent_channels(out)) and runs_by_channels(one, x):
+    if _is_by_planes(x, out) and runs_by_channels(one, x):
         x, target = _read_by_channels(writer, x), _written_by_channels(writer, out)
     _sum(writer, one, x, weight, bias, target)
     if target is not out:
@@ -70,6 +70,11 @@ def run_conv(
 def _needs_copy(x: Tensor) -> bool:
     """Return whether kernels that need channels-last take a copy of x; one whose channels are unfolded is copied in any case."""
     return not has_adjacent_channels(x) and not is_unfolded(x)
+
+
+def _is_by_planes(x: Tensor, out: Tensor) -> bool:
+    """Return whether kernels that need channels-last take a copy of x, or write another tensor in place of the result."""
+    return _needs_copy(x) or not has_adjacent_channels(out)
 
 
 def runs_by_channels(one: Sum, x: Tensor) -> bool:
@@ -130,8 +135,7 @@ def run_input_grad(
         for each in read
     ]
     whole = out
-    is_by_planes = _needs_copy(grad) or not has_adjacent_channels(out)
-    if sums and is_by_planes and all(runs_by_channels(one, grad) for one in sums):
+    if sums and _is_by_planes(grad, out) and all(runs_by_channels(one, grad) for one in sums):
         grad, whole = _read_by_channels(writer, grad), _written_by_channels(writer, out)
     if len(read) < len(classes):
         # an input position that no tap reads has gradient 0
@@ -189,8 +193,7 @@ def run_weight_grad(
     sweep = forward_sweep(window, x.shape[2:], shape[2:])
     one = Sum(sweep, x.shape[0], groups, shape[1], shape[0] // groups, is_transposed=False, precision=precision)
     target = out
-    is_by_planes = _needs_copy(grad) or _needs_copy(x) or not has_adjacent_channels(out)
-    if is_by_planes and serves_weight_grad_channels(one, grad) and library.has(PLANES):
+    if (_is_by_planes(grad, out) or _needs_copy(x)) and serves_weight_grad_channels(one, grad) and library.has(PLANES):
         grad, x, target = (
             _read_by_channels(writer, grad),
             _read_by_channels(writer, x),
