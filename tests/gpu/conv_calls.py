@@ -144,7 +144,7 @@ _WINDOWS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     ((4, 64, 128, 28, 28), 3, {"padding": 1, "groups": 8}),
     ((4, 3, 64, 60, 60), 7, {"padding": 3, "stride": 2}),
     ((5, 64, 72, 14, 14), 4, {"padding": "same"}),
-    # a gradient of which one position takes only some of the taps
+    # the input is one position high, so its gradient reads only some of the taps
     ((4, 64, 72, 1, 30), 3, {"padding": 1, "stride": (2, 1)}),
 )
 # height in strips that are whole and that are not, channels that fill steps and that do not, more steps than can stay

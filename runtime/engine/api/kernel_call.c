@@ -191,8 +191,8 @@ static bool refuse_constexpr(int place, nj_error *error)
     return nj_refuse_argument(error, place, "another", "expected None, a bool, a number, a text, a dtype, a function or a tuple of these");
 }
 
-/* Makes a constant of an argument; members of tuples go to `items`, of which a call's constexprs use `used` together. False with `error`
- * filled. */
+/* Makes a constant of an argument. Members of tuples go to `items`, after the `used` members of earlier constexprs of the call. False with
+ * `error` filled. */
 static bool read_given(const nj_arg *arg, int place, nj_constant *items, uint16_t *used, nj_constant *value, nj_error *error)
 {
     if (arg->kind != NJ_ARG_TUPLE) {

@@ -16,7 +16,7 @@ static inline bool nj_span_equal(nj_span a, nj_span b)
     return a.size == b.size && memcmp(a.at, b.at, b.size) == 0;
 }
 
-/* Callers try a span on many texts, most of which differ in the first byte. */
+/* Compares the first byte first: callers compare a span with many texts, and most texts begin otherwise. */
 static inline bool nj_span_is(nj_span span, const char *text)
 {
     return span.size == 0 ? *text == 0 : *span.at == (unsigned char)*text && span.size == strlen(text) && memcmp(span.at, text, span.size) == 0;
