@@ -4,15 +4,14 @@ from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_sm90 import (
     allocate,
     barriers_for,
-    multiply_steps,
     operands_of,
     piece_at,
     pieces_of,
     produce,
     store_rows,
 )
-from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, finish
-from nojit.kernels.products.kernel_sm90_two_widths import multiply_two_widths, widest
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, widest
+from nojit.kernels.products.kernel_sm90_two_widths import multiply_widths
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
@@ -29,19 +28,12 @@ def _consume(
     `epilogue`: `input`, its sizes and strides, alpha, beta and the activation.
     """
     WIDE: gl.constexpr = widest(TILE[1])
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDE, 16])
     sizes = opaque(sizes)
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
         place, first, last = piece_at(number, sizes, DEPTH, TILE)
         split, index_z, row, col = place
-        if TILE[1] == WIDE:
-            acc = gl.zeros([OWNED, WIDE], gl.float32, layout)
-            before = gl.to_tensor(-1)
-            acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, TRANS)
-            sums = (finish(acc, barriers[1], before),)
-        else:
-            sums = multiply_two_widths(OWN, memory, barriers, used, last - first, TILE, TRANS)
+        sums = multiply_widths(OWN, memory, barriers, used, last - first, TILE, TRANS)
         used += last - first
         own = (split, index_z, row + OWN * OWNED, col)
         for part in gl.static_range(len(sums)):

@@ -8,9 +8,9 @@ consumers of four warps. Each consumer computes one box of the result, for all c
 from nojit.kernels.conv.kernel_sm90_boxes import box5, box_at, input_position, store_panels, successor, tap_at
 from nojit.kernels.kernel_functions import divide, opaque
 from nojit.kernels.kernel_sm90_copies import copy_in
-from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, multiply_steps
-from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, finish
-from nojit.kernels.products.kernel_sm90_two_widths import multiply_two_widths, widest
+from nojit.kernels.products.kernel_sm90 import allocate, barriers_for
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, widest
+from nojit.kernels.products.kernel_sm90_two_widths import multiply_widths
 from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -86,19 +86,12 @@ def _consume(
     """
     trans: gl.constexpr = (False, not TRANSPOSED)
     WIDE: gl.constexpr = widest(TILE[1])
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDE, 16])
     sizes = opaque(sizes)
     n_len = sizes[2]
     used = 0
     for number in range(gl.program_id(0), _pieces(sizes, TILE), gl.num_programs(0)):
         split, group, first_box, col, first, last = _piece(number, sizes, TILE)
-        if TILE[1] == WIDE:
-            acc = gl.zeros([OWNED, WIDE], gl.float32, layout)
-            before = gl.to_tensor(-1)
-            acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, last - first, TILE, trans)
-            sums = (finish(acc, barriers[1], before),)
-        else:
-            sums = multiply_two_widths(OWN, memory, barriers, used, last - first, TILE, trans)
+        sums = multiply_widths(OWN, memory, barriers, used, last - first, TILE, trans)
         used += last - first
         n, d, h, w = box_at(first_box + OWN, boxes, shape)
         # the result's batch dimension has the batches of all split-K parts one after another; move a box outside the

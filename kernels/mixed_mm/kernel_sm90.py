@@ -13,8 +13,7 @@ from nojit.kernels.kernel_functions import divide_by, opaque, reciprocal
 from nojit.kernels.kernel_sm90_copies import copy_in, copy_out
 from nojit.kernels.mixed_mm.kernel_unpack import unpack_shorts
 from nojit.kernels.products.kernel_sm90 import allocate, barriers_for
-from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, box, halves_of, reinterpret
-from nojit.kernels.products.kernel_sm90_two_widths import widest
+from nojit.kernels.products.kernel_sm90_tiles import DEPTH, OWNED, box, halves_of, reinterpret, widest
 from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

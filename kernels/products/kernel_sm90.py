@@ -22,8 +22,8 @@ from nojit.kernels.products.kernel_sm90_tiles import (
     box,
     halves_of,
     reinterpret,
+    widest,
 )
-from nojit.kernels.products.kernel_sm90_two_widths import widest
 from nojit.kernels.products.kernel_tiles import activate, place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

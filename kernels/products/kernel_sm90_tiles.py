@@ -24,6 +24,12 @@ PADDED = gl.constexpr(256)
 reinterpret = getattr(gl.shared_memory_descriptor, "reinterpret", None) or gl.shared_memory_descriptor._reinterpret  # noqa: SLF001
 
 
+@gluon.constexpr_function
+def widest(cols):
+    """Return the greatest power of two that is at most `cols`."""
+    return 1 << (cols.bit_length() - 1)
+
+
 @gluon.jit
 def allocate(of_map, COUNT: gl.constexpr, HEIGHT: gl.constexpr, WIDTH: gl.constexpr, PANEL: gl.constexpr):
     """Allocate shared memory for `COUNT` tiles [HEIGHT, WIDTH], in panels of `PANEL` columns, with the dtype of `of_map`."""

@@ -5,16 +5,11 @@ for the rest, and a step is two products. Shared memory would delay products tha
 that is loaded to registers once.
 """
 
-from nojit.kernels.products.kernel_sm90_tiles import OWNED, await_step
+from nojit.kernels.products.kernel_sm90 import multiply_steps
+from nojit.kernels.products.kernel_sm90_tiles import OWNED, await_step, finish, widest
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
-
-
-@gluon.constexpr_function
-def widest(cols):
-    """Return the greatest power of two that is at most `cols`."""
-    return 1 << (cols.bit_length() - 1)
 
 
 @gluon.jit
@@ -40,3 +35,20 @@ def multiply_two_widths(OWN: gl.constexpr, memory, barriers, used, count, TILE: 
         wide, rest, left, same = warpgroup_mma_wait(0, deps=(wide, rest, left, same))
         mbarrier.arrive(empty.index(stage))
     return wide, rest
+
+
+@gluon.jit
+def multiply_widths(OWN: gl.constexpr, memory, barriers, used, count, TILE: gl.constexpr, TRANS: gl.constexpr):
+    """Return the sums of `count` steps for the rows of consumer `OWN`: one tensor, or two if no power of two of columns.
+
+    `used` steps came before. All stages are free after it.
+    """
+    WIDE: gl.constexpr = widest(TILE[1])
+    if TILE[1] == WIDE:
+        acc = gl.zeros([OWNED, WIDE], gl.float32, gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDE, 16]))
+        before = gl.to_tensor(-1)
+        acc, before = multiply_steps(OWN, acc, before, memory, barriers, used, count, TILE, TRANS)
+        sums = (finish(acc, barriers[1], before),)
+    else:
+        sums = multiply_two_widths(OWN, memory, barriers, used, count, TILE, TRANS)
+    return sums
