@@ -1,18 +1,22 @@
 """Time operators on random shapes against the best library, in one run: mean, tenth percentile and worst of each family.
 
     python benchmarks/random_shapes.py BUNDLES [--shapes 200] [--seconds 60] [--seed WORDS] [--rounds 8] [--only mm,conv2d,...] [--svg FILE]
+                                       [--json FILE]
 
 Nobody tuned for these shapes: sizes are drawn log-uniformly within the range that models use, and the seed is the digest of the
 measured bundles, which nobody knows before they are built. Operands are random. Each call runs in a CUDA graph after an L2 flush,
 contenders take turns, and figures are medians of device time. A ratio above 1 means that nojit is faster than the fastest library
 that supports the call. Calls that take nojit less than 5 us are summed up apart. Several GPUs share the families, and each family has a
 process of its own. Exits 1 if a result is wrong or a family breaks off, after the others.
+
+``--json`` writes what docs/random-shapes.json holds, from which ``python -m tests.spec.generate`` writes the pages' tables.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import math
 import multiprocessing
 import os
@@ -21,6 +25,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -217,6 +223,30 @@ def rated(
     return Row(*where, race(calls, rounds, words), *work)
 
 
+TITLES = {
+    "mm": "bf16 products",
+    "mm_few": "bf16 products of 1 to 16 rows",
+    "bmm": "batched bf16 products",
+    "mm_plus_mm": "sums of two bf16 products",
+    "scaled": "fp8 products, one scale",
+    "scaled_rows": "fp8 products, one scale for each row and column",
+    "scaled_blocks": "fp8 products, one scale for each block of 128",
+    "grouped": "mixtures of experts, bf16",
+    "grouped_fp8": "mixtures of experts, fp8",
+    "grouped_blocks": "mixtures of experts, fp8 with blocks",
+    "attention": "attention, forward",
+    "attention_backward": "attention, backward",
+    "conv2d": "convolutions of images",
+    "conv2d_input_grad": "gradients of convolutions by input",
+    "conv2d_weight_grad": "gradients of convolutions by weight",
+    "int4": "int4 weights, 1 to 512 rows",
+    "decoding": "decoding",
+    "rms_norm": "norms, relative to a copy",
+    "rotary": "rotary embedding, relative to a copy",
+    "swiglu": "gates",
+}
+"""Titles of the families on the pages."""
+
 FAMILIES: dict[str, Callable[[Random, int], Row]] = {
     "mm": partial(mm, (1, 8192)),
     "mm_few": partial(mm, (1, 16)),
@@ -252,25 +282,60 @@ def measured(family: str, given: argparse.Namespace) -> Iterator[Row]:
         torch.cuda.empty_cache()
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The spread of the ratios to the best library over some shapes of a family."""
+
+    shapes: int
+    mean: float
+    """Geometric mean."""
+    tenth: float
+    """Tenth percentile."""
+    median: float
+    cliffs: int
+    """Number of ratios below 0.75."""
+    worst: tuple[tuple[float, str], ...]
+    """The lowest ratios and their shapes, lowest first."""
+
+    def words(self) -> str:
+        """Return the spread in words."""
+        worst = "; ".join(f"{label} {ratio:.2f}" for ratio, label in self.worst)
+        return (
+            f"geometric mean {self.mean:.2f} of {self.shapes}, tenth percentile {self.tenth:.2f}, "
+            f"median {self.median:.2f}, {self.cliffs} below {CLIFF}, worst {worst}"
+        )
+
+
+def spread_of(found: Sequence[tuple[float, str]]) -> Spread | None:
+    """Return the spread of (ratio, shape) pairs; None if there are none."""
+    if not found:
+        return None
+    ordered = sorted(found)
+    ratios = [ratio for ratio, _ in ordered]
+    return Spread(
+        len(ratios),
+        statistics.geometric_mean(ratios),
+        ratios[len(ratios) // 10],
+        statistics.median(ratios),
+        sum(ratio < CLIFF for ratio in ratios),
+        tuple(ordered[:WORST]),
+    )
+
+
+def spreads(rows: Sequence[Row]) -> dict[str, Spread | None]:
+    """Return the spread over the calls of at least 5 us, and that over the shorter ones, by the names of the JSON."""
+    found = [(min(row.ratios.values()), row.label, row.ms[OURS] or 0.0) for row in rows if row.ratios]
+    return {
+        "from_5_us": spread_of([each[:2] for each in found if each[2] >= SHORT_MS]),
+        "below_5_us": spread_of([each[:2] for each in found if each[2] < SHORT_MS]),
+    }
+
+
 def summary(family: str, rows: Sequence[Row]) -> str:
     """Return a family's results against the fastest of the others, in words."""
-    found = sorted((min(row.ratios.values()), row.label, row.ms[OURS] or 0.0) for row in rows if row.ratios)
-    if not found:
-        return f"{family}: no library took a call"
-    parts = []
-    long = [each for each in found if each[2] >= SHORT_MS]
-    short = [each for each in found if each[2] < SHORT_MS]
-    for words, own in (("", long), ("below 5 us: ", short)):
-        if not own:
-            continue
-        ratios = [ratio for ratio, _, _ in own]
-        worst = "; ".join(f"{label} {ratio:.2f}" for ratio, label, _ in own[:WORST])
-        parts.append(
-            f"{words}geometric mean {statistics.geometric_mean(ratios):.2f} of {len(ratios)}, "
-            f"tenth percentile {ratios[len(ratios) // 10]:.2f}, median {statistics.median(ratios):.2f}, "
-            f"{sum(ratio < CLIFF for ratio in ratios)} below {CLIFF}, worst {worst}"
-        )
-    return f"{family}: " + "\n  ".join(parts)
+    own = spreads(rows)
+    parts = [f"{words}{each.words()}" for words, each in zip(("", "below 5 us: "), own.values(), strict=True) if each]
+    return f"{family}: " + ("\n  ".join(parts) or "no library took a call")
 
 
 def panel_of(family: str, rows: Sequence[Row]) -> Panel | None:
@@ -298,6 +363,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8, help="number of rounds; each contender runs once per round")
     parser.add_argument("--only", default=",".join(FAMILIES), metavar="FAMILIES", help=f"some of {','.join(FAMILIES)}")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="file for a chart of every shape")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the figures of each family")
     given = parser.parse_args()
     families = given.only.split(",")
     if unknown := [name for name in families if name not in FAMILIES]:
@@ -308,29 +374,36 @@ def main() -> None:
     free: SimpleQueue[int] = SimpleQueue()
     for number in range(torch.cuda.device_count()):
         free.put(number)
-    panels, lines, broken = [], [], []
+    done: dict[str, list[Row]] = {}
+    broken: list[str] = []
     with ThreadPoolExecutor(torch.cuda.device_count()) as pool:
         for family, future in [(family, pool.submit(in_process, free, family, given)) for family in families]:
             try:
                 rows = future.result()
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the other families still count
-                broken.append(family)
-                lines.append(f"{family}: broken off: {error}")
+                broken.append(f"{family}: {error}")
                 continue
-            if panel := panel_of(family, rows):
-                panels.append(panel)
-                draw(given, panels)
-            lines.append(summary(family, rows))
-    print("\n".join(lines))
+            done[family] = rows
+            write(given, done)
+    print("\n".join(summary(*each) for each in done.items()))
     if broken:
-        sys.exit(f"broken off: {', '.join(broken)}")
+        sys.exit("broken off: " + "; ".join(broken))
 
 
-def draw(given: argparse.Namespace, panels: Sequence[Panel]) -> None:
-    """Draw the families measured so far: a run that is cut off leaves their chart."""
+def write(given: argparse.Namespace, done: dict[str, list[Row]]) -> None:
+    """Write the files for the families measured so far: a run that is cut off leaves what it found."""
+    device = torch.cuda.get_device_name()
     if given.svg:
-        where = f"Speed relative to the best library over work; {torch.cuda.get_device_name()}, seed {given.seed}"
+        where = f"Speed relative to the best library over work; {device}, seed {given.seed}"
+        panels = [panel for each in done.items() if (panel := panel_of(*each))]
         given.svg.write_text(draw_panels("Random shapes", where, panels), encoding="utf-8")
+    if given.json:
+        families = {
+            name: {"title": TITLES[name]} | {key: each and asdict(each) for key, each in spreads(rows).items()}
+            for name, rows in done.items()
+        }
+        whole = {"device": device, "date": f"{datetime.now(UTC):%Y-%m-%d}", "seed": given.seed, "families": families}
+        given.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
 
 
 def in_process(free: SimpleQueue[int], family: str, given: argparse.Namespace) -> list[Row]:

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from nojit.aot.manifest.schema import json_schema
 
-from tests.spec import cli_reference, manifest_reference, settings_reference, target_reference, tiny
+from tests.spec import (
+    cli_reference,
+    manifest_reference,
+    random_shapes_reference,
+    settings_reference,
+    target_reference,
+    tiny,
+)
 from tests.spec.pages import ROOT, replace_generated
 
 __all__ = ["FILES", "PARTS"]
@@ -23,6 +30,8 @@ PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (ROOT / "docs/manifest.md", "reference"): manifest_reference.render_reference,
     (ROOT / "docs/cache.md", "settings"): settings_reference.render_settings,
     (ROOT / "docs/cli.md", "commands"): cli_reference.render_commands,
+    (ROOT / "docs/benchmarks.md", "random-shapes"): random_shapes_reference.render_all,
+    (ROOT / "README.md", "random-shapes"): random_shapes_reference.render_few,
     (ROOT / "docs/json-output.md", "facts"): cli_reference.render_facts,
 }
 

@@ -1,0 +1,62 @@
+"""The tables of pages that show docs/random-shapes.json, the figures that benchmarks/random_shapes.py writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from tests.spec.pages import ROOT
+
+__all__ = ["render_all", "render_few"]
+
+FEW = ("attention", "mm", "conv2d_input_grad")
+"""What the README shows: a fast, a typical and the slowest family."""
+
+
+def _measured() -> dict[str, Any]:
+    return json.loads((ROOT / "docs/random-shapes.json").read_text(encoding="utf-8"))
+
+
+def render_all() -> str:
+    """Return the table of every family, with the run it comes from."""
+    whole = _measured()
+    lines = [
+        f"{whole['device']}, {whole['date']}, seed `{whole['seed']}`:",
+        "",
+        "| operator | shapes of 5 us or more | mean | 10th percentile | worst | shorter shapes | mean | 10th percentile |",
+        "|---|---|---|---|---|---|---|---|",
+        *(
+            f"| {family['title']} | {_cells(family['from_5_us'], shown=True)} | {_cells(family['below_5_us'], shown=False)} |"
+            for family in whole["families"].values()
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def render_few() -> str:
+    """Return the table of a few families."""
+    families = _measured()["families"]
+    lines = ["| operator | mean | 10th percentile | worst |", "|---|---|---|---|"]
+    for name in FEW:
+        spread = families[name]["from_5_us"]
+        lines.append(
+            f"| {families[name]['title']} | {spread['mean']:.2f} | {spread['tenth']:.2f} | {spread['worst'][0][0]:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _cells(spread: dict[str, Any] | None, *, shown: bool) -> str:
+    """Return the cells of a spread, with its worst shape if `shown`."""
+    if spread is None:
+        return "0 | | |" if shown else "0 | |"
+    cells = [f"{spread['shapes']}", f"{spread['mean']:.2f}", f"{spread['tenth']:.2f}"]
+    if shown:
+        ratio, shape = spread["worst"][0]
+        cells.append(f"{ratio:.2f} ({_with_commas(shape)})")
+    return " | ".join(cells)
+
+
+def _with_commas(shape: str) -> str:
+    """Return a shape with commas in its numbers of four digits and more."""
+    return re.sub(r"(?<![A-Za-z\d])\d{4,}", lambda number: f"{int(number[0]):,}", shape)
