@@ -402,8 +402,14 @@ def write(given: argparse.Namespace, done: dict[str, list[Row]]) -> None:
             name: {"title": TITLES[name]} | {key: each and asdict(each) for key, each in spreads(rows).items()}
             for name, rows in done.items()
         }
-        whole = {"device": device, "date": f"{datetime.now(UTC):%Y-%m-%d}", "seed": given.seed, "families": families}
-        given.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+        run = {"device": device, "date": f"{datetime.now(UTC):%Y-%m-%d}", "seed": given.seed}
+        given.json.write_text(json_text(run, families), encoding="utf-8")
+
+
+def json_text(run: dict[str, str], families: dict[str, dict[str, object]]) -> str:
+    """Return the facts of the run and its families as JSON, a family to a line."""
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(each)}" for name, each in families.items())
+    return f'{json.dumps(run)[:-1]}, "families": {{\n{lines}\n}}}}\n'
 
 
 def in_process(free: SimpleQueue[int], family: str, given: argparse.Namespace) -> list[Row]:
