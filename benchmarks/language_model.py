@@ -1,6 +1,6 @@
 """Time each operator of a language model, and its share of the time of a prompt and of a token.
 
-    python benchmarks/language_model.py BUNDLES [--rounds 12] [--compile] [--svg FILE] [--markdown FILE]
+    python benchmarks/language_model.py BUNDLES [--rounds 12] [--compile] [--svg FILE] [--json FILE]
 
 The model has the shape of common 8B models: 32 layers of width 4096, 32 query heads of dimension 128 over 8 key heads, an inner
 width of 14336, and 128,256 tokens; random bf16 weights. Each operator runs alone on random operands, in a CUDA graph after an
@@ -9,15 +9,18 @@ keys and values to the cache, the host, and time saved by operands that are stil
 
 Contenders are torch's eager operators (library kernels, or several small kernels), nojit's operators where they exist, and with
 ``--compile`` torch.compile's for parts of several operators, which it fuses. The last row of a pass sums torch's times, and for
-each other contender the times of the faster of it and torch. Exits 1 if a result differs from torch's by more than rounding.
+each other contender the times of the faster of it and torch. ``--json`` writes what docs/operators-in-llms.json holds, from which
+``python -m tests.spec.generate`` writes the page's tables. Exits 1 if a result differs from torch's by more than rounding.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
@@ -257,6 +260,20 @@ def chart(passes: dict[Phase, list[Timed]]) -> Chart:
     return Chart("Where a language model of 8B spends its time", what, tuple(groups))
 
 
+def json_text(passes: dict[Phase, list[Timed]]) -> str:
+    """Return the run as JSON: of each pass, the ms of each operator's calls by contender."""
+    run = {
+        "device": torch.cuda.get_device_name(),
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "torch": torch.__version__.partition("+")[0],
+        "passes": {
+            phase.label: {each.name: {name: round(ms, 4) for name, ms in each.ms.items()} for each in timed}
+            for phase, timed in passes.items()
+        },
+    }
+    return json.dumps(run, indent=1) + "\n"
+
+
 def main() -> None:
     """Measure, print and write the files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -264,7 +281,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--svg", type=Path)
-    parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     os.environ["NOJIT_BUNDLES"] = given.bundles
     torch.manual_seed(0)
@@ -274,8 +291,8 @@ def main() -> None:
             passes[phase] = [measure(part, given.rounds, given.compile) for part in parts(Model(), phase)]
             print(table(phase, passes[phase]), flush=True)
             torch.cuda.empty_cache()
-    if given.markdown:
-        given.markdown.write_text("\n\n".join(table(*each) for each in passes.items()) + "\n", encoding="utf-8")
+    if given.json:
+        given.json.write_text(json_text(passes), encoding="utf-8")
     if given.svg:
         given.svg.write_text(svg(chart(passes)), encoding="utf-8")
 
