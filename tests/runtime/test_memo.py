@@ -43,6 +43,46 @@ def test_a_remembered_launch_reads_each_operand_once(make: Make, faketorch: Modu
     assert memo(first[0], faketorch.Tensor(0x3008, "float16", (64, 64), strides=STRIDES), add) is None
 
 
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ((None, None, 7, 5), ("y", "n", "m")),
+        ((None, 5, None, 7), ("m", "y", "n")),
+        ((None, 5, None, 7, 4), ("m", "y", "n", "num_warps")),
+        ((None, None, 7), ("y", "n")),
+    ],
+    ids=["in order", "in any order", "with an option", "with a default"],
+)
+def test_a_remembered_launch_takes_arguments_by_name(
+    make: Make, faketorch: ModuleType, fakecuda: FakeCuda, arguments: tuple[Any, ...], names: tuple[str, ...]
+) -> None:
+    add = make({"x": "*fp16", "y": "*fp16", "n": "i32", "m": "i32"}, defaults={"m": 5}, grid=["n"])
+    operands = [faketorch.Tensor(address, "float16", (64, 64), strides=STRIDES) for address in (0x1000, 0x2000)]
+    places = ((0, 0), (1 + names.index("y"), 1))
+    recipe = _core.Recipe(2, ((add, arguments, names, places, False),), (1,))
+    assert recipe(*operands) is operands[1]
+    assert list(fakecuda.last_launch().ints()[:4]) == [0x1000, 0x2000, 7, 5]
+
+
+@pytest.mark.parametrize(
+    ("names", "what"),
+    [
+        (("n", "m", "n"), "expected one value.*argument n"),
+        (("m", "x", "n"), "expected one value.*argument x"),
+        (("n", "k"), "unexpected argument 'k'"),
+        (("m",), "expected a value.*argument n"),
+    ],
+)
+def test_a_recipe_refuses_the_names_that_a_launch_refuses(
+    make: Make, faketorch: ModuleType, names: tuple[str, ...], what: str
+) -> None:
+    add = make({"x": "*fp16", "n": "i32", "m": "i32"}, grid=["n"])
+    x = faketorch.Tensor(0x1000, "float16", (64, 64), strides=STRIDES)
+    recipe = _core.Recipe(1, ((add, (None, *[7] * len(names)), names, ((0, 0),), False),), (0,))
+    with pytest.raises(ArgumentError, match=what):
+        recipe(x)
+
+
 def test_a_described_tensor_is_what_a_descriptor_with_an_open_block_is(
     make: Make, faketorch: ModuleType, fakecuda: FakeCuda
 ) -> None:

@@ -2,6 +2,7 @@
 
 #include <structmember.h>
 
+#include "call/bind.h"
 #include "kernel/dispatcher.h"
 #include "module.h"
 #include "python/at_import.h"
@@ -130,6 +131,66 @@ static bool names_fit(PyObject *names, PyObject *arguments)
     return fit;
 }
 
+/* Whether a kernel takes each of its params by name: one with `*args` gathers those that have no name. */
+static bool takes_names(const PyObject *kernel)
+{
+    const py_signature *signature = &((const py_dispatcher *)kernel)->signature;
+    return signature->names != NULL && signature->rest < 0;
+}
+
+/* The place of each argument of a launch once those that the kernel takes next stand before the ones by name. Returns the
+ * number of arguments by position. */
+static Py_ssize_t find_positions(const py_step *step, uint16_t to[PY_STEP_ARGUMENTS_MAX])
+{
+    const py_signature *signature = &((const py_dispatcher *)step->function)->signature;
+    Py_ssize_t count = PyTuple_GET_SIZE(step->arguments), first = count - PyTuple_GET_SIZE(step->names), end = first;
+    Py_ssize_t params[PY_STEP_ARGUMENTS_MAX];
+    bool given[PY_STEP_ARGUMENTS_MAX + 1] = {false};
+    for (Py_ssize_t i = first; i < count; i++) {
+        Py_ssize_t param = py_place_of(signature, PyTuple_GET_ITEM(step->names, i - first), i);
+        bool moves = param >= first && param < count && param < signature->param_count && !given[param];
+        params[i] = moves ? param : count;
+        given[params[i]] = true;
+    }
+    while (end < count && given[end]) {
+        end++;
+    }
+    for (Py_ssize_t i = 0, next = end; i < count; i++) {
+        bool moves = i >= first && params[i] < end;
+        to[i] = (uint16_t)(i < first ? i : moves ? params[i] : next++);
+    }
+    return end;
+}
+
+/* Passes by position what a launch gives by name, as far as the order of the params allows, so that replays look up no names. */
+static int pass_by_position(py_step *step)
+{
+    uint16_t to[PY_STEP_ARGUMENTS_MAX];
+    Py_ssize_t count = PyTuple_GET_SIZE(step->arguments), first = count - PyTuple_GET_SIZE(step->names);
+    Py_ssize_t end = find_positions(step, to);
+    PyObject *arguments = PyTuple_New(count), *names = PyTuple_New(count - end);
+    if (arguments == NULL || names == NULL) {
+        Py_XDECREF(arguments);
+        Py_XDECREF(names);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyTuple_SET_ITEM(arguments, to[i], Py_NewRef(PyTuple_GET_ITEM(step->arguments, i)));
+        if (to[i] >= end) {
+            PyTuple_SET_ITEM(names, to[i] - end, Py_NewRef(PyTuple_GET_ITEM(step->names, i - first)));
+        }
+    }
+    for (Py_ssize_t i = 0; i < step->place_count; i++) {
+        step->places[i].argument = to[step->places[i].argument];
+    }
+    Py_SETREF(step->arguments, arguments);
+    if (end == count) {
+        Py_CLEAR(names);
+    }
+    Py_SETREF(step->names, names);
+    return 0;
+}
+
 static int read_step(PyObject *facts, Py_ssize_t made, py_step *step)
 {
     PyObject *function, *arguments, *names, *places;
@@ -149,7 +210,10 @@ static int read_step(PyObject *facts, Py_ssize_t made, py_step *step)
     step->names = PyTuple_GET_SIZE(names) > 0 ? Py_NewRef(names) : NULL;
     step->launches = py_dispatcher_is(function);
     step->keeps = keeps;
-    return read_places(places, made, step);
+    if (read_places(places, made, step) < 0) {
+        return -1;
+    }
+    return step->launches && step->names != NULL && takes_names(step->function) ? pass_by_position(step) : 0;
 }
 
 static int read_recipe(PyObject *steps, PyObject *results, py_recipe *self)
