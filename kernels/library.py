@@ -40,7 +40,7 @@ __all__ = [
 class Kernel(Protocol):
     """Interface of a kernel that can be launched; `nojit.runtime.Kernel` implements it."""
 
-    def __call__(self, *args: Any, **constexprs: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Launch with the grid and the config that the bundle has."""
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:

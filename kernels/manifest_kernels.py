@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import product
@@ -30,6 +30,7 @@ __all__ = [
     "ManifestKernel",
     "arch_for",
     "blank_table",
+    "by_position",
     "manifest_kernel_of",
     "modules",
     "source_of",
@@ -58,6 +59,25 @@ def source_of(kernel: str) -> str | None:
     """Return where a kernel's function is defined, as ``module:function``; None if no manifest has the kernel."""
     entry = manifest_kernel_of(kernel)
     return None if entry is None else str(entry.words["source"])
+
+
+def by_position(kernel: str, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a launch in the order of the kernel's params, and its constexprs by name.
+
+    A kernel of no manifest keeps its arguments as they are.
+
+    Raises:
+        TypeError: a param has no argument, or two.
+    """
+    entry = manifest_kernel_of(kernel)
+    params = () if entry is None else tuple(entry.words["params"])
+    missing = [name for name in params[len(args) :] if name not in named]
+    twice = [name for name in params[: len(args)] if name in named]
+    if missing or twice:
+        what = f"no value of {', '.join(missing)}" if missing else f"two values of {', '.join(twice)}"
+        raise TypeError(f"{kernel}: expected a value for each param, got {what}")
+    rest = {name: value for name, value in named.items() if name not in params}
+    return (*args, *(named[name] for name in params[len(args) :])), rest
 
 
 @cache

@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.manifest_kernels import by_position
 from torch import Tensor
 
 __all__ = [
@@ -86,11 +87,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class RequestedLaunch:
-    """Kernel name and arguments of a launch, as an operator requests it."""
+    """Kernel name and arguments of a launch that an operator requests."""
 
     kernel: str
     args: tuple[Any, ...]
+    """The arguments in the order of the kernel's params."""
     named: Mapping[str, Any]
+    """The constexprs by name."""
 
     def work(
         self,
@@ -143,7 +146,7 @@ class _Stub:
         self._launches = launches
 
     def __call__(self, *args: Any, **named: Any) -> None:
-        self._launches.append(RequestedLaunch(self._name, args, named))
+        self._launches.append(RequestedLaunch(self._name, *by_position(self._name, args, named)))
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         raise TypeError(f"expected {self._name} to be launched with its own grid, got {grid!r}")

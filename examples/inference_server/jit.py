@@ -101,7 +101,8 @@ class JitKernel:
         self._known: dict[Any, Chosen] = {}
 
     def __call__(self, *args: Any, **constexprs: Any) -> None:
-        """Launch with the grid of the manifest."""
+        """Launch with the grid of the manifest; operators pass most arguments by name."""
+        args = (*args, *(constexprs.pop(name) for name in list(self._params)[len(args) :]))
         key = (tuple(map(_fact, args, self._read)), *constexprs.items())
         chosen = self._known.get(key)
         if chosen is None:

@@ -29,7 +29,7 @@ class Caller(Protocol):
         """Call a function that allocates or converts a tensor, and return the tensor."""
 
     def launch(self, kernel: str, *args: Any, **named: Any) -> None:
-        """Launch the kernel with the manifest name `kernel`."""
+        """Launch the kernel with the manifest name `kernel`; pass its params by name, in the manifest's order."""
 
     def constant(self, *tensors: Tensor) -> None:
         """Declare tensors that are the same in all calls with the same cache key."""

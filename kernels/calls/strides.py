@@ -1,12 +1,31 @@
-"""Strides in the form that kernels take: of dimensions that are walked as one, of keys that batches share."""
+"""Strides in the form that kernels take: by name, of dimensions that are walked as one, of keys that batches share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
 
 from torch import Tensor
 
-__all__ = ["kv_strides", "merged_stride"]
+__all__ = ["kv_strides", "merged_stride", "named"]
+
+
+def named(prefix: str, dims: str, values: Iterable[int]) -> dict[str, int]:
+    """Return a value for each dimension by the name of its param.
+
+    ``named("stride_x", "nc", (8, 1))`` is ``{"stride_xn": 8, "stride_xc": 1}``.
+
+    Raises:
+        ValueError: there are more or fewer values than dimensions.
+    """
+    return dict(zip(_names(prefix, dims), values, strict=True))
+
+
+@cache
+def _names(prefix: str, dims: str) -> tuple[str, ...]:
+    # a launch finds interned names without comparing their characters
+    return tuple(sys.intern(prefix + dim) for dim in dims)
 
 
 def merged_stride(shape: Sequence[int], strides: Sequence[int]) -> int | None:

@@ -21,6 +21,7 @@ import torch
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.aot.plan.plan import Plan, PlannedKernel
 from nojit.aot.variants.variant import Variant
+from nojit.kernels.manifest_kernels import by_position
 from nojit.runtime.call.call_facts import expression_value
 from nojit.runtime.call.constexprs import row_names
 from nojit.runtime.errors import NoMatchingVariantError
@@ -146,7 +147,8 @@ class _Replayed:
         self._variants = {_key(variant, table): variant for variant in planned.variants}
         self._compiled: dict[int, Any] = {}
 
-    def __call__(self, *args: Any, **constexprs: Any) -> None:
+    def __call__(self, *args: Any, **named: Any) -> None:
+        args, constexprs = by_position(self._kernel.name, args, named)
         for row, asked in eligible_rows(self._kernel, args, constexprs):
             self._compare(row, args, constexprs | asked)
         self._kernel(*args, **constexprs)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from nojit.kernels.manifest_kernels import by_position
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -89,11 +90,11 @@ class InterpretedKernel:
     interpreter: Interpreter
     name: str
 
-    def __call__(self, *args: Any, **constexprs: Any) -> str:
-        return self.interpreter.launch(self.name, args, constexprs, None)
+    def __call__(self, *args: Any, **named: Any) -> str:
+        return self.interpreter.launch(self.name, *by_position(self.name, args, named), None)
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., str]:
-        return lambda *args, **constexprs: self.interpreter.launch(self.name, args, constexprs, grid)
+        return lambda *args, **named: self.interpreter.launch(self.name, *by_position(self.name, args, named), grid)
 
 
 def _pack(arg: Any, storages: dict[int, torch.UntypedStorage]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from nojit.kernels.calls.tensor_maps import Described
+from nojit.kernels.manifest_kernels import by_position
 from torch import Tensor
 
 from tests.kernels.gluon_stub import Map, Pointer, load
@@ -55,6 +56,7 @@ def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., No
     kernel = load(FUNCTIONS.get(name, f"{name}_kernel"), *(KERNELS / path for path in (*SHARED, *own)))
 
     def launch(*args: Any, **named: Any) -> None:
+        args, named = by_position(name, args, named)
         left, right, *others = args
         # the tile is the caller's where it names one
         chosen = {**config(), **named}

@@ -33,6 +33,7 @@ from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_ma
 from nojit.kernels.flex import launch as flex_forward
 from nojit.kernels.flex_decoding import flex_decoding
 from nojit.kernels.grouped_mm import grouped_mm
+from nojit.kernels.manifest_kernels import by_position
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import add_rms_norm, rms_norm
@@ -62,7 +63,7 @@ class Launches(list):
     """What kernels were asked for."""
 
     def __call__(self, name: str) -> Callable[..., None]:
-        return lambda *args, **named: self.append((name, args, named))
+        return lambda *args, **named: self.append((name, *by_position(name, args, named)))
 
 
 @contextmanager

@@ -223,3 +223,22 @@ def test_an_arch_of_the_manifest_stands_for_a_device():
         90,
         120,
     ]
+
+
+def test_a_launch_by_name_has_its_arguments_in_the_order_of_the_params() -> None:
+    named = {"pitch": 6, "in_ptr": "in", "out_ptr": "out", "rows": 2, "width": 3, "stride_z": 4, "stride_row": 5}
+    found = manifest_kernels.by_position("bmm_pad", (), {**named, "count": 1, "BLOCK": 64})
+    assert found == (("in", "out", 1, 2, 3, 4, 5, 6), {"BLOCK": 64})
+    assert manifest_kernels.by_position("no manifest has it", (1,), {"n": 2}) == ((1,), {"n": 2})
+
+
+@pytest.mark.parametrize(
+    ("count", "names", "what"),
+    [
+        (2, ["count", "rows", "width", "stride_z", "pitch"], "no value of stride_row"),
+        (8, ["rows"], "two values of rows"),
+    ],
+)
+def test_a_launch_by_name_gives_each_param_one_value(count: int, names: list[str], what: str) -> None:
+    with pytest.raises(TypeError, match=f"bmm_pad: expected a value for each param, got {what}"):
+        manifest_kernels.by_position("bmm_pad", range(count), dict.fromkeys(names, 1))
