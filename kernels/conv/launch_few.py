@@ -10,6 +10,7 @@ from typing import Final
 
 from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
@@ -138,29 +139,38 @@ def _launch(
     `writer`: allocates and launches, and records both for replays.
     """
     own = one.sweep
-    splits, partial, width = 1, None, padded_width(one.n_len)
+    splits, partial = 1, None
     pixel = merged(positions_of(out), strides_of(out)[2:])
     depth = own.taps[1] * source.taps * source.vectors * VECTOR
     # split-K rounds differently
     if pixel is not None and not library.is_batch_invariant():
         splits = parts_of(tiles_of(1, one.positions, one.n_len), depth, processors(x))
     if splits > 1:
-        partial = new_contiguous(writer, x, (splits, one.positions, width), float32)
+        partial = new_contiguous(writer, x, (splits, one.positions, padded_width(one.n_len)), float32)
     unit = VECTOR if one.n_len % VECTOR == 0 and is_described(out) else 1
     outer, channel, _, row, position = strides_of(out)
     writer.launch(
         "conv_few",
-        *(x, w, out, x if bias is None else bias),
-        unused(writer, x) if partial is None else partial,
-        *(one.batch, source.vectors, one.n_len // unit),
-        *(own.out[1], own.out[2], own.source[1], source.width),
-        *(own.taps[1], source.taps),
-        *(own.mul[1], source.mul, own.step[1], source.step, own.start[1], source.start),
-        *(splits, width, int(bias is not None and splits == 1)),
-        *source.strides,
-        *(outer // unit, row // unit, position // unit),
+        x_ptr=x,
+        w_ptr=w,
+        out_ptr=out,
+        bias_ptr=x if bias is None else bias,
+        partial_ptr=unused(writer, x) if partial is None else partial,
+        batch=one.batch,
+        vectors=source.vectors,
+        units=one.n_len // unit,
+        **named("out_", "hw", own.out[1:]),
+        **named("x_", "hw", (own.source[1], source.width)),
+        **named("taps_", "hw", (own.taps[1], source.taps)),
+        **named("mul_", "hw", (own.mul[1], source.mul)),
+        **named("step_", "hw", (own.step[1], source.step)),
+        **named("start_", "hw", (own.start[1], source.start)),
+        splits=splits,
+        width=padded_width(one.n_len),
+        has_bias=int(bias is not None and splits == 1),
+        **named("stride_x", "nhw", source.strides),
+        **named("stride_o", "nhw", (outer // unit, row // unit, position // unit)),
         UNIT=unit,
     )
     if partial is not None:
-        sizes = (one.batch, math.prod(own.out), one.n_len, splits, width)
-        launch_merge(writer, partial, out, bias, sizes, (outer, pixel or 0, channel))
+        launch_merge(writer, partial, out, bias, one.shape, (outer, pixel or 0, channel))

@@ -25,8 +25,7 @@ def copy_to_channels(writer: RecipeWriter, x: Tensor) -> Tensor:
     if merged(x.shape[2:], x.stride()[2:]) != 1 or max(positions, x.shape[1]) > LIMIT:
         return copied_by_channels(writer, x)
     copy = allocate(writer, x, tuple(x.shape), channels=True)
-    rows, cols = x.shape[1], positions
-    writer.launch(PLANES, x, copy, rows, cols, x.stride(0), x.stride(1), rows * cols, rows, x.shape[0])
+    _launch(writer, x, copy, (x.shape[0], x.shape[1], positions), (x.stride(0), x.stride(1)))
     return copy
 
 
@@ -40,5 +39,26 @@ def copy_to_planes(writer: RecipeWriter, written: Tensor, out: Tensor) -> None:
         # no recipe holds a call this large
         writer.make(Tensor.copy_, out, written)
         return
-    strides = (rows * cols, cols, rows * cols, rows)
-    writer.launch(PLANES, written, out, rows, cols, *strides, out.shape[0])
+    _launch(writer, written, out, (out.shape[0], rows, cols), (rows * cols, cols))
+
+
+def _launch(
+    writer: RecipeWriter, value: Tensor, out: Tensor, shape: tuple[int, int, int], strides: tuple[int, int]
+) -> None:
+    """Write the transposes of matrices, without gaps.
+
+    `shape`: batch, rows and columns of the matrices; `strides`: distances of matrices and rows in `value`.
+    """
+    batch, rows, cols = shape
+    writer.launch(
+        PLANES,
+        in_ptr=value,
+        out_ptr=out,
+        rows=rows,
+        cols=cols,
+        stride_in_z=strides[0],
+        stride_in_row=strides[1],
+        stride_out_z=rows * cols,
+        stride_out_col=rows,
+        batch=batch,
+    )

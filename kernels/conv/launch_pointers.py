@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels import library
 from nojit.kernels.bmm.launch import prepare
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
@@ -28,6 +29,11 @@ __all__ = [
     "launch_weight_grad",
     "unused",
 ]
+
+TENSOR_DIMS: Final = "ncdhw"
+"""Letters of the dimensions of inputs and results in the names of params."""
+WEIGHT_DIMS: Final = "gncdhw"
+"""Letters of the dimensions of weights: group, output channel, input channel, and taps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,16 @@ class Sum:
     def depth(self) -> int:
         """Number of products that each output element sums up."""
         return self.c_len * math.prod(self.sweep.taps)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Batch, positions and channels of a group of the result."""
+        return self.batch, math.prod(self.sweep.out), self.n_len
+
+    @property
+    def channels(self) -> dict[str, int]:
+        """Numbers of groups and of their channels by the names of the kernels' params."""
+        return {"groups": self.groups, "c_len": self.c_len, "n_len": self.n_len}
 
     def weight_strides(self, w: Tensor) -> tuple[int, ...]:
         """Return the strides of `w` by group, output channel, input channel, and the three dimensions of taps."""
@@ -101,13 +117,10 @@ def launch(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | 
             target = out if whole else writer.make(_piece_of, out, first, sizes)
             _launch(writer, own, source, w, bias, target, None, 1)
         return
-    width = padded_width(one.n_len)
-    partial = new_contiguous(writer, x, (splits, one.positions, width), torch.float32)
+    partial = new_contiguous(writer, x, (splits, one.positions, padded_width(one.n_len)), torch.float32)
     _launch(writer, one, x, w, None, out, partial, splits)
-    rows = math.prod(one.sweep.out)
     outer, channel, *_ = strides_of(out)
-    strides = (outer, pixel if pixel is not None else 0, channel)
-    launch_merge(writer, partial, out, bias, (one.batch, rows, one.n_len, splits, width), strides)
+    launch_merge(writer, partial, out, bias, one.shape, (outer, pixel or 0, channel))
 
 
 def _piece_of(value: Tensor, first: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
@@ -133,19 +146,21 @@ def _launch(
 ) -> None:
     writer.launch(
         "conv",
-        x,
-        w,
-        out,
-        x if bias is None else bias,
-        unused(writer, x) if partial is None else partial,
-        *(one.batch, one.groups, one.c_len, one.n_len),
-        *one.sweep.numbers,
-        splits,
-        padded_width(one.n_len),
-        int(bias is not None),
-        *strides_of(x),
-        *one.weight_strides(w),
-        *strides_of(out),
+        x_ptr=x,
+        w_ptr=w,
+        out_ptr=out,
+        bias_ptr=x if bias is None else bias,
+        partial_ptr=unused(writer, x) if partial is None else partial,
+        batch=one.batch,
+        **one.channels,
+        **one.sweep.sizes,
+        **one.sweep.map,
+        splits=splits,
+        width=padded_width(one.n_len),
+        has_bias=int(bias is not None),
+        **named("stride_x", TENSOR_DIMS, strides_of(x)),
+        **named("stride_w", WEIGHT_DIMS, one.weight_strides(w)),
+        **named("stride_o", TENSOR_DIMS, strides_of(out)),
         PRECISION=one.precision,
     )
 
@@ -155,22 +170,36 @@ def launch_merge(
     partial: Tensor,
     out: Tensor,
     bias: Tensor | None,
-    sizes: tuple[int, int, int, int, int],
+    shape: tuple[int, int, int],
     strides: tuple[int, int, int],
 ) -> None:
     """Add up split-K parts in order, add the bias, and write the result.
 
     Args:
         writer: records the launch.
-        partial: fp32 [parts, batch * rows, columns of a part].
+        partial: fp32 [parts, batch * rows, padded columns].
         out: the result.
         bias: one value for each column, or None.
-        sizes: batch, rows, columns, number of parts, and padded columns of a part.
+        shape: batch, rows and columns of the result as matrices.
         strides: strides of `out` by batch, row and column.
     """
     added = out if bias is None else bias
+    batch, rows, cols = shape
     writer.launch(
-        "bmm_merge", partial, out, added, *sizes, 0, 1.0, float(bias is not None), 0, 0, added.stride(0), *strides
+        "bmm_merge",
+        partial_ptr=partial,
+        out_ptr=out,
+        input_ptr=added,
+        batch=batch,
+        m_len=rows,
+        n_len=cols,
+        splits=partial.shape[0],
+        width=partial.shape[2],
+        activation=0,
+        alpha=1.0,
+        beta=float(bias is not None),
+        **named("stride_c", "zmn", (0, 0, added.stride(0))),
+        **named("stride_o", "zmn", strides),
     )
 
 
@@ -243,19 +272,21 @@ def launch_weight_grad(writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, 
             sums = writer.make(torch.narrow, partial, 0, number, 1)
         writer.launch(
             "conv_weight_grad",
-            its_grad,
-            its_x,
-            out,
-            unused(writer, x) if sums is None else sums,
-            *(own.batch, own.groups, own.c_len, own.n_len),
-            *own.sweep.numbers,
-            splits,
-            width,
-            int(parts == 1),
-            *strides_of(its_grad),
-            *strides_of(its_x),
-            *strides_of(out),
+            grad_ptr=its_grad,
+            x_ptr=its_x,
+            out_ptr=out,
+            partial_ptr=unused(writer, x) if sums is None else sums,
+            batch=own.batch,
+            **own.channels,
+            **own.sweep.sizes,
+            **own.sweep.map,
+            splits=splits,
+            width=width,
+            summed=int(parts == 1),
+            **named("stride_g", TENSOR_DIMS, strides_of(its_grad)),
+            **named("stride_x", TENSOR_DIMS, strides_of(its_x)),
+            **named("stride_o", TENSOR_DIMS, strides_of(out)),
             PRECISION=own.precision,
         )
     if partial is not None:
-        launch_merge(writer, partial, out, None, (1, rows, across, parts, width), (0, across, 1))
+        launch_merge(writer, partial, out, None, (1, rows, across), (0, across, 1))

@@ -16,12 +16,14 @@ from typing import Any, Final, NamedTuple
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, takes_maps
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge
 from nojit.kernels.conv.launch_unfold import VECTOR, Gathered, unfold, unfolded_form
 from nojit.kernels.conv.layouts import copied_by_channels, is_described, is_half_image, merged, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of
+from nojit.kernels.conv.sweeps import DIMS
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
@@ -69,6 +71,11 @@ class Boxes(NamedTuple):
 
     counts: Four
     sizes: Four
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Number and size by the names of the kernels' params."""
+        return named("boxes_", "ndhw", self.counts) | named("box_", "ndhw", self.sizes)
 
     @property
     def rows(self) -> int:
@@ -177,12 +184,6 @@ def _steps_of(one: Sum) -> tuple[int, ...] | None:
     return None if one.sweep.mul == (1, 1, 1) else (1, *one.sweep.mul, 1)
 
 
-def _numbers_of(one: Sum, boxes: Boxes) -> tuple[int, ...]:
-    """Return the kernel arguments for boxes, taps, and the map from output to input positions."""
-    own = one.sweep
-    return (*boxes.counts, *boxes.sizes, *own.taps, *own.mul, *own.step, *own.start)
-
-
 def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
     """Return boxes one position high if the halo kernel should run a sum; None if it should not.
 
@@ -214,19 +215,24 @@ def _launch_strips(
 
     `writer`: allocates and launches, and records both for replays.
     """
-    own, unit = one.sweep, (*boxes.sizes, ROWS)
+    own, box = one.sweep, (*boxes.sizes, ROWS)
+    # boxes are one position high
+    numbers = {name: number for name, number in boxes.numbers.items() if name not in {"boxes_h", "box_h"}}
     writer.launch(
         "conv_halo_sm90",
-        _describe(x, unit),
-        _describe(_weight_of(writer, w)),
-        _describe(out, unit),
-        x if bias is None else bias,
-        *(own.out[1], one.c_len, one.n_len),
-        *(boxes.counts[0], boxes.counts[1], boxes.counts[3]),
-        *(boxes.sizes[0], boxes.sizes[1], boxes.sizes[3]),
-        *(own.taps[0], own.taps[2]),
-        *(*own.step, *own.start),
-        *(int(bias is not None), processors(x)),
+        x_map=_describe(x, box),
+        w_map=_describe(_weight_of(writer, w)),
+        out_map=_describe(out, box),
+        bias_ptr=x if bias is None else bias,
+        height=own.out[1],
+        c_len=one.c_len,
+        n_len=one.n_len,
+        **numbers,
+        **named("taps_", "dw", (own.taps[0], own.taps[2])),
+        **named("step_", DIMS, own.step),
+        **named("start_", DIMS, own.start),
+        has_bias=int(bias is not None),
+        programs=processors(x),
         TRANSPOSED=one.is_transposed,
         TAPS=own.taps[1],
     )
@@ -280,20 +286,23 @@ def launch_mapped(
     has_bias = bias is not None and splits == 1
     writer.launch(
         "conv_sm90",
-        _describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
-        _describe(_weight_of(writer, w)),
-        of_out,
-        x if bias is None else bias,
-        *(one.batch, one.groups, one.c_len, one.n_len),
-        *_numbers_of(one, boxes),
-        *(splits, int(has_bias), count),
+        x_map=_describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
+        w_map=_describe(_weight_of(writer, w)),
+        out_map=of_out,
+        bias_ptr=x if bias is None else bias,
+        batch=one.batch,
+        **one.channels,
+        **boxes.numbers,
+        **one.sweep.map,
+        splits=splits,
+        has_bias=int(has_bias),
+        programs=count,
         TRANSPOSED=one.is_transposed,
         PANEL=panel,
     )
     if partial is not None:
         outer, channel, *_ = strides_of(out)
-        sizes = (one.batch, math.prod(one.sweep.out), one.n_len, splits, width)
-        launch_merge(writer, partial, out, bias, sizes, (outer, pixel or 0, channel))
+        launch_merge(writer, partial, out, bias, one.shape, (outer, pixel or 0, channel))
     return True
 
 
@@ -376,22 +385,23 @@ def _launch_weight_grad(
     across = taps * -(-one.c_len // ROWS) * ROWS
     tiles = one.groups * -(-one.n_len // TILE) * -(-across // TILE)
     splits, width = parts_of(tiles, boxes.rows, count), padded_width(one.depth)
-    target, stride, named = out, one.depth, {"PANEL": PANEL_BYTES // x.element_size()}
+    target, stride = out, one.depth
     if splits > 1:
-        target = new_contiguous(writer, x, (splits, rows, width), torch.float32)
-        stride, named = width, {"PANEL": PANEL_BYTES // target.element_size()}
+        target, stride = new_contiguous(writer, x, (splits, rows, width), torch.float32), width
     parts: tuple[Any, ...] = (1, splits, rows, taps, one.c_len)
     of_out = Described(target, (rows * stride * splits, rows * stride, stride, one.c_len, 1), parts)
     writer.launch(
         "conv_weight_grad_sm90",
-        _describe(grad, (*boxes.sizes, ROWS)),
-        _describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
-        of_out,
-        *(one.groups, one.c_len, one.n_len),
-        *_numbers_of(one, boxes),
-        *(splits, count),
-        **named,
+        grad_map=_describe(grad, (*boxes.sizes, ROWS)),
+        x_map=_describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
+        out_map=of_out,
+        **one.channels,
+        **boxes.numbers,
+        **one.sweep.map,
+        splits=splits,
+        programs=count,
+        PANEL=PANEL_BYTES // target.element_size(),
     )
     if splits > 1:
-        launch_merge(writer, target, out, None, (1, rows, one.depth, splits, width), (0, one.depth, 1))
+        launch_merge(writer, target, out, None, (1, rows, one.depth), (0, one.depth, 1))
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
+from nojit.kernels.calls.strides import named
 from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.layouts import strides_of
 from torch import Tensor
@@ -75,11 +76,22 @@ def unfold(
     w_outer, w_channel, _, w_row, w_pixel = strides_of(w)
     writer.launch(
         "conv_unfold",
-        *(x, w, unfolded, copy),
-        *(one.batch, one.c_len, one.n_len if weights else 0, own.source[1], own.source[2], source.width),
-        *(own.taps[1], own.taps[2], source.together, source.vectors),
-        *((own.mul[2], own.step[2], own.start[2]) if joins else (1, 1, 0)),
-        *(outer, channel, row, pixel),
-        *(w_outer, w_channel, w_row, w_pixel),
+        x_ptr=x,
+        w_ptr=w,
+        x_out_ptr=unfolded,
+        w_out_ptr=copy,
+        batch=one.batch,
+        channels=one.c_len,
+        results=one.n_len if weights else 0,
+        **named("x_", "hw", own.source[1:]),
+        out_w=source.width,
+        **named("taps_", "hw", own.taps[1:]),
+        together=source.together,
+        vectors=source.vectors,
+        mul_w=own.mul[2] if joins else 1,
+        step_w=own.step[2] if joins else 1,
+        start_w=own.start[2] if joins else 0,
+        **named("stride_x", "nchw", (outer, channel, row, pixel)),
+        **named("stride_w", "nchw", (w_outer, w_channel, w_row, w_pixel)),
     )
     return unfolded

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final, NamedTuple, TypeVar
 
+from nojit.kernels.calls.strides import named
+
 __all__ = ["LIMIT", "PADDED_DIM", "Class", "Sweep", "Window", "classes_of", "forward_sweep", "pieces_of", "three"]
 
 T = TypeVar("T")
@@ -24,6 +26,8 @@ Triple = tuple[int, int, int]
 
 LIMIT: Final = 2**31 - 2**16
 """The most output positions per launch: kernels number them with 32 bits, up to the end of the last tile."""
+DIMS: Final = "dhw"
+"""Letters of the three dimensions in the names of params."""
 PADDED_DIM: Final = 2
 """The dimension of ``[N, C, D, H, W]`` that images lack: D."""
 
@@ -68,9 +72,19 @@ class Sweep:
     start: Triple
 
     @property
-    def numbers(self) -> tuple[int, ...]:
-        """All numbers of the sweep, in the order of the kernels' arguments."""
-        return (*self.out, *self.source, *self.taps, *self.mul, *self.step, *self.start)
+    def sizes(self) -> dict[str, int]:
+        """Sizes of the result and of the source by the names of the kernels' params."""
+        return named("out_", DIMS, self.out) | named("x_", DIMS, self.source)
+
+    @property
+    def map(self) -> dict[str, int]:
+        """Numbers of taps, and the map to source positions, by the names of the kernels' params."""
+        return (
+            named("taps_", DIMS, self.taps)
+            | named("mul_", DIMS, self.mul)
+            | named("step_", DIMS, self.step)
+            | named("start_", DIMS, self.start)
+        )
 
     @property
     def is_pointwise(self) -> bool:

@@ -12,6 +12,7 @@ from nojit.kernels import library
 from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, launch_sm90, op_autograd
 from nojit.kernels.conv.launch_sm90 import ROWS, boxes_of
+from nojit.kernels.manifest_kernels import by_position
 from torch import Tensor
 from torch.nn import functional
 
@@ -49,6 +50,7 @@ def provide(name: str):
 
     def launch(*args: Any, **named: Any) -> None:
         asked.append(name)
+        args, named = by_position(name, args, named)
         if name in STAND_INS:
             STAND_INS[name](*args)
             return
