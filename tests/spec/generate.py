@@ -13,6 +13,7 @@ from nojit.aot.manifest.schema import json_schema
 
 from tests.spec import (
     cli_reference,
+    language_model_reference,
     manifest_reference,
     random_shapes_reference,
     settings_reference,
@@ -31,6 +32,8 @@ PARTS: dict[tuple[Path, str], Callable[[], str]] = {
     (ROOT / "docs/cache.md", "settings"): settings_reference.render_settings,
     (ROOT / "docs/cli.md", "commands"): cli_reference.render_commands,
     (ROOT / "docs/benchmarks.md", "random-shapes"): random_shapes_reference.render_all,
+    (ROOT / "docs/operators-in-llms.md", "shares"): language_model_reference.render_shares,
+    (ROOT / "docs/operators-in-llms.md", "speedups"): language_model_reference.render_speedups,
     (ROOT / "README.md", "random-shapes"): random_shapes_reference.render_few,
     (ROOT / "docs/json-output.md", "facts"): cli_reference.render_facts,
 }
