@@ -21,6 +21,7 @@ from tests.support.bundles import make_bundle
 from tests.support.instructions import (
     PYTHON,
     count,
+    count_loads,
     known_figures,
     launch_kernel,
     launch_scenarios,
@@ -84,6 +85,14 @@ def test_a_launch_takes_the_instructions_that_are_recorded(counted: dict[str, fl
 def test_a_launch_costs_the_same_however_many_variants_there_are(counted: dict[str, float]) -> None:
     found = {scenario.name: counted[scenario.name] for scenario in variant_scenarios(VARIANTS)}
     assert max(found.values()) <= 1.01 * min(found.values()), found
+
+
+@pytest.mark.slow
+@needs_valgrind
+def test_loading_a_variant_costs_the_same_however_many_are_loaded(tmp_path: Path) -> None:
+    few, many = count_loads(tmp_path, (500, 3_000)).values()
+    # walking a list of all plans would add a tenth
+    assert 0 < many <= 1.04 * few
 
 
 @pytest.mark.slow

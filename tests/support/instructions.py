@@ -34,6 +34,7 @@ __all__ = [
     "PYTHON",
     "Scenario",
     "count",
+    "count_loads",
     "known_figures",
     "launch_kernel",
     "launch_scenarios",
@@ -50,6 +51,8 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}" + "t" * bool(sysco
 _MARK = "counts"
 # in the driver, not on the way to it
 _NOT_COUNTED = ("cuLaunchKernel", "cuLaunchKernelEx")
+# the engine's function that `nj_kernel_load` calls for each variant
+_LOAD_ONE = "nj_plan_of"
 # as many as can be made in a second under valgrind, where each is chosen among 10,000 variants
 PLANS = 20
 _SPELLINGS = {
@@ -216,21 +219,40 @@ def count(folder: Path, scenarios: Sequence[Scenario], variants: Sequence[int] =
     kernels += map(tuning_kernel, ("tuned", "untuned"))
     bundle = make_bundle(folder / "counted.nojit", *kernels)
     asked = json.dumps([asdict(scenario) for scenario in scenarios])
+    options = [
+        *(f"--toggle-collect={function}" for function in _NOT_COUNTED),
+        # after them, for they would begin with counting off
+        "--collect-atstart=yes",
+    ]
+    child = ("tests.support.instructions_child", bundle, faketorch, asked)
+    return _launch_costs(_counts(folder, options, child, driver), scenarios)
+
+
+def count_loads(folder: Path, variants: Sequence[int]) -> dict[int, float]:
+    """Count the instructions by which ``nj_kernel_load`` loads one variant, of kernels with so many of them."""
+    driver, faketorch = build_driver(folder), build_faketorch(folder)
+    kernels = [variant_kernel(number) for number in variants]
+    bundle = make_bundle(folder / "loaded.nojit", *kernels)
+    child = ("tests.support.loads_child", bundle, faketorch, *(one.table.kernel for one in kernels))
+    dumps = _counts(folder, [f"--toggle-collect={_LOAD_ONE}"], child, driver)
+    return {number: dump / number for number, dump in zip(variants, dumps, strict=False)}
+
+
+def _counts(folder: Path, options: Sequence[str], child: Sequence[str | Path], driver: Path) -> list[int]:
+    """Run a module with arguments under callgrind; return what was counted before each mark."""
     command = [
         "valgrind",
         "--tool=callgrind",
         f"--callgrind-out-file={folder}/callgrind.out",
         f"--dump-before={_MARK}",
-        *(f"--toggle-collect={function}" for function in _NOT_COUNTED),
-        # after them, for they would begin with counting off
-        "--collect-atstart=yes",
-        *(sys.executable, "-m", "tests.support.instructions_child"),
-        *map(str, (bundle, faketorch, asked)),
+        *options,
+        *(sys.executable, "-m"),
+        *map(str, child),
     ]
     environment = os.environ | {"NOJIT_LIBCUDA": str(driver), "FAKECUDA_DEVICES": "90", "PYTHONHASHSEED": "0"}
     ended = subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert not ended.returncode, ended.stderr[-4000:]
-    return _launch_costs(_dumps(folder), scenarios)
+    return _dumps(folder)
 
 
 def _dumps(folder: Path) -> list[int]:

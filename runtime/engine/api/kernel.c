@@ -79,6 +79,12 @@ static bool copy_names(nj_kernel *it, nj_error *error)
 
 /* -- open and close -- */
 
+static bool index_plans(nj_kernel *it, nj_error *error)
+{
+    it->plans = calloc(it->table.rows + 1, sizeof *it->plans);
+    return it->plans != NULL || nj_no_memory(error);
+}
+
 static bool read_parts(nj_kernel *it, nj_error *error)
 {
     const nj_kernel_entry *entry = &it->bundle->reader.index.kernels[it->number];
@@ -87,7 +93,7 @@ static bool read_parts(nj_kernel *it, nj_error *error)
     return ((it->ids != NULL && it->configs != NULL) || nj_no_memory(error)) &&
            nj_placement_read(it->section.placement, entry->images, entry->payload_bytes, &it->placement, error) &&
            nj_table_read(it->section.table, (size_t)entry->variants, (size_t)entry->images, &it->table, error) &&
-           list_options(it, error) && copy_names(it, error);
+           index_plans(it, error) && list_options(it, error) && copy_names(it, error);
 }
 
 static nj_kernel *read_kernel(nj_bundle *bundle, size_t number, nj_error *error)
@@ -122,16 +128,24 @@ static void close_device(nj_kernel_device *it)
     }
 }
 
+static void close_plans(nj_kernel *it)
+{
+    for (size_t row = 0; it->plans != NULL && row < it->table.rows; row++) {
+        while (it->plans[row] != NULL) {
+            nj_plan *next = it->plans[row]->next;
+            nj_plan_free(it->plans[row]);
+            it->plans[row] = next;
+        }
+    }
+    free(it->plans);
+}
+
 void nj_kernel_close(nj_kernel *it)
 {
     if (it == NULL) {
         return;
     }
-    while (it->plans != NULL) {
-        nj_plan *next = it->plans->next;
-        nj_plan_free(it->plans);
-        it->plans = next;
-    }
+    close_plans(it);
     for (int i = 0; i < NJ_DEVICES_MAX; i++) {
         close_device(atomic_load(&it->devices[i]));
     }

@@ -30,7 +30,7 @@ struct nj_kernel {
     nj_span *options;
     pthread_mutex_t lock; /* of who adds devices and plans */
     _Atomic(nj_kernel_device *) devices[NJ_DEVICES_MAX];
-    nj_plan *plans; /* all that calls and loads made */
+    nj_plan **plans; /* by row: a list of what calls and loads made, one on each device */
     _Atomic(nj_kernel_configs *) *configs; /* apart: questions take a const kernel. Holds NULL until they are asked for */
 };
 

@@ -98,8 +98,8 @@ static nj_plan *make_plan(nj_kernel *kernel, size_t row, int device, nj_error *e
 
 static nj_plan *find_plan_locked(const nj_kernel *kernel, size_t row, int device)
 {
-    nj_plan *plan = kernel->plans;
-    while (plan != NULL && (plan->row != row || plan->it.ordinal != device)) {
+    nj_plan *plan = kernel->plans[row];
+    while (plan != NULL && plan->it.ordinal != device) {
         plan = plan->next;
     }
     return plan;
@@ -117,8 +117,8 @@ nj_plan *nj_plan_of(nj_kernel *kernel, size_t row, int device, nj_error *error)
     pthread_mutex_lock(&kernel->lock);
     known = find_plan_locked(kernel, row, device);
     if (known == NULL) {
-        made->next = kernel->plans;
-        kernel->plans = made;
+        made->next = kernel->plans[row];
+        kernel->plans[row] = made;
     }
     pthread_mutex_unlock(&kernel->lock);
     if (known != NULL) {

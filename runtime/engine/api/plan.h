@@ -7,7 +7,7 @@
 #include "launch/leaf_values.h"
 
 struct nj_plan {
-    nj_plan *next; /* of its kernel */
+    nj_plan *next; /* of its row, on another device */
     nj_kernel *kernel;
     nj_runnable it;
     size_t row;
