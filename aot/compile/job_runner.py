@@ -151,6 +151,7 @@ class _BuildJobs:
         self._cache = cache
         self._check = check
         self._expect = expect
+        self._expected = 0
 
     def find(self) -> Iterator[Finished]:
         """Yield the results that the cache has."""
@@ -159,30 +160,19 @@ class _BuildJobs:
 
     def compile_missing(self, executor: Executor, ahead: int, *, keep_going: bool) -> Iterator[Finished]:
         """Compile the missing variants, or take them from other builds; yield the results."""
-        expected = len(self.missing)
-        self._expect(expected)
+        self._expected = len(self.missing)
+        self._expect(self._expected)
         queue = deque(self._cache.order(list(self.missing)))
         flight = _Flight(self._cache, self._own, partial(self._submit, executor))
         others = _Others(self._cache, flight.done.put)
-        remote = executor if isinstance(executor, JobExecutor) else None
-        bounded = remote is not None or self._cache.divides
+        pace = _Pace(executor, ahead if self._cache.divides else None)
         while self.missing:
-            most = (ahead if remote is None else remote.ahead) if bounded else len(self.missing)
-            flight.hand_in(queue, most, _HANDED_AT_ONCE if remote else len(queue))
+            flight.hand_in(queue, pace.most(len(self.missing)), pace.at_once(len(queue)))
             if not queue:
                 others.look()
-            for future in _taken(flight.done, _HANDED_S if queue and remote else None):
+            for future in _taken(flight.done, pace.wait_s(len(queue))):
                 if future in flight.asking:
-                    key = flight.asking.pop(future)
-                    turn = self._cache.begun(key, future, self._read)
-                    if isinstance(turn, CompiledVariant):
-                        expected -= 1
-                        self._expect(expected)
-                        yield from self._found(key, turn)
-                    elif turn is Turn.HELD:
-                        others.held.add(key)
-                    else:
-                        flight.compile(key, len(queue))
+                    yield from self._take_turn(flight, others, future, len(queue))
                 elif future in flight.running:
                     events = list(self._finish(flight.running.pop(future), future))
                     yield from events
@@ -190,6 +180,19 @@ class _BuildJobs:
                         executor.shutdown(wait=True, cancel_futures=True)
                         return
             queue.extend(others.freed())
+
+    def _take_turn(self, flight: _Flight, others: _Others, answer: Future[Any], following: int) -> Iterator[Finished]:
+        """Act on the shared cache's answer for a variant: take its entry, leave it to another build, or compile it."""
+        key = flight.asking.pop(answer)
+        turn = self._cache.begun(key, answer, self._read)
+        if isinstance(turn, CompiledVariant):
+            self._expected -= 1
+            self._expect(self._expected)
+            yield from self._found(key, turn)
+        elif turn is Turn.HELD:
+            others.held.add(key)
+        else:
+            flight.compile(key, following)
 
     def _submit(self, executor: Executor, key: str, following: int) -> Future[Any]:
         job = self._jobs[key][0]
@@ -237,6 +240,33 @@ class _BuildJobs:
             made = Sealed.of(key, made, self._jobs[key][0].variant.arch)
         _check_key(made.compiled, key)
         return made
+
+
+class _Pace:
+    """How many variants are on their way at a time: all on one machine, as many as builds with a shared cache may claim, or as a farm wants.
+
+    Args:
+        executor: compiles the variants; a `JobExecutor` is a farm.
+        claimed: number of variants that this build may claim in a shared cache; None if the cache is not shared.
+    """
+
+    def __init__(self, executor: Executor, claimed: int | None) -> None:
+        self._farm = executor if isinstance(executor, JobExecutor) else None
+        self._claimed = claimed
+
+    def most(self, missing: int) -> int:
+        """Return how many of the missing variants may be on their way."""
+        if self._farm is not None:
+            return self._farm.ahead
+        return missing if self._claimed is None else self._claimed
+
+    def at_once(self, waiting: int) -> int:
+        """Return how many of the waiting variants to hand in before the build looks at results."""
+        return waiting if self._farm is None else _HANDED_AT_ONCE
+
+    def wait_s(self, waiting: int) -> float | None:
+        """Return how long to wait for a result before more variants are handed in; None waits until there is one."""
+        return _HANDED_S if waiting and self._farm is not None else None
 
 
 class _Flight:
