@@ -159,7 +159,10 @@ static void write_hint(reason_writer *w)
         if (!nj_hint_holds(w->it->match.signatures, &w->it->coerced.arguments, &set->hints[i])) {
             write_span(w->name, set->hints[i].leaf);
             snprintf(w->expected, WORD_CHARS, set->hints[i].value == 1 ? "1" : "a multiple of 16");
-            snprintf(w->got, WORD_CHARS, "another");
+            const nj_value *got = nj_argument_at(w->it->match.signatures, &w->it->coerced.arguments, set->hints[i].leaf);
+            if (got != NULL) {
+                write_value(w->got, got, w->call);
+            }
             return;
         }
     }

@@ -43,6 +43,8 @@
  *     nj_plan_value              one of the values that it takes          nothing                yes
  *     nj_plan_launch             launch it                                nothing                yes
  *
+ * The table leaves out the inline functions, which wait for nothing: nj_version_fits, and the nj_arg_ functions that make an nj_arg.
+ *
  * "First call" is the first call with an object, a name or a specialization, and "in a capture" means: while some thread captures a
  * stream into a graph. A launch waits only while the driver's queue is full. Drivers before CUDA 12.3 end a capture when an image is
  * loaded, so call nj_kernel_load before you capture.
@@ -68,7 +70,8 @@
  *              its constexprs and options, and 16 tensor descriptors. Members of tuples in tuples count. More are refused with ARGUMENT.
  * Stability    While NOJIT_VERSION_MAJOR is 0, each minor version may change anything. From 1.0 on, a minor version may add functions,
  *              codes, enumerators and members of sized structs, and changes nothing else.
- * Names        The name of a function starts with that of its object: nj_bundle_, nj_kernel_, nj_plan_, nj_arg_, nj_error_.
+ * Names        The name of a function starts with that of its object: nj_bundle_, nj_kernel_, nj_plan_, nj_arg_, nj_error_. Those of
+ *              the library itself start with nj_version.
  *
  * -- Drivers --
  *
@@ -181,7 +184,12 @@ typedef enum nj_dtype {
 
 #define NJ_DESCRIPTOR_RANK_MAX 5
 
-/* A tensor descriptor, as Triton's TensorDescriptor. Arrays list the outermost dimension first; their entries from `rank` on are 0. */
+/* A tensor descriptor, as Triton's TensorDescriptor. Arrays list the outermost dimension first; their entries from `rank` on are 0.
+ *
+ * Triton has no `box` and no `steps`; they let a kernel load, say, each second row of an image. One TMA copy takes box[i] elements of
+ * dimension i, each steps[i]-th one, and writes them to shared memory one after the other. A box has as many elements as the block,
+ * and the same last size; box[i] * steps[i] is at most 256, and the last step is 1. Only NVIDIA's GPUs from sm_90 on have TMA: where
+ * the kernel was compiled without, both are ignored. */
 typedef struct nj_tensor_descriptor {
     size_t size;
     uint64_t address; /* a multiple of 16 */
@@ -190,8 +198,8 @@ typedef struct nj_tensor_descriptor {
     int64_t shape[NJ_DESCRIPTOR_RANK_MAX];   /* in elements */
     int64_t strides[NJ_DESCRIPTOR_RANK_MAX]; /* in elements; the last is 1 */
     uint32_t block[NJ_DESCRIPTOR_RANK_MAX];  /* in elements; all 0: the config's */
-    uint16_t box[NJ_DESCRIPTOR_RANK_MAX];    /* shape of one TMA copy, with as many elements as the block; all 0: the block's shape */
-    uint8_t steps[NJ_DESCRIPTOR_RANK_MAX];   /* distance between these, in elements; all 0: neighbours */
+    uint16_t box[NJ_DESCRIPTOR_RANK_MAX];    /* what one TMA copy takes, in elements; all 0: the block */
+    uint8_t steps[NJ_DESCRIPTOR_RANK_MAX];   /* distance of the elements that it takes, 1 to 8; all 0: 1 */
     uint8_t pads_nan;    /* 1: elements outside the tensor are NaN; 0: they are 0 */
     uint8_t rounds_tf32; /* 1: a copy rounds fp32 to tf32 */
     uint8_t reserved[3]; /* 0 */
@@ -237,8 +245,8 @@ typedef struct nj_keyword {
     nj_arg value;
 } nj_keyword;
 
-/* What a kernel is called with, as `kernel(*args, **keywords)` in Python: params by place, and params, constexprs and options by name.
- * Both arrays are yours, and live until the function returns; they may be NULL if their count is 0. */
+/* What a kernel is called with, as `kernel[grid](*args, **keywords)` in Python: params by place, and params, constexprs and options
+ * by name. Both arrays are yours, and live until the function returns; they may be NULL if their count is 0. */
 typedef struct nj_call {
     const nj_arg *args; /* of param 0, 1, ... */
     size_t arg_count;   /* at most `param_count` */
@@ -351,8 +359,8 @@ typedef struct nj_kernel nj_kernel;
 /* A variant on a device, ready to launch without selection. */
 typedef struct nj_plan nj_plan;
 
-/* A stream of a device. NULL is the default stream, or what find_stream returns if the bundle has one: then CU_STREAM_LEGACY is the
- * default stream. */
+/* A stream of a device. NULL is the driver's legacy default stream. With nj_options.find_stream, NULL is the stream that this returns,
+ * and CUDA's default stream is CU_STREAM_LEGACY; HIP's is NULL alone, so that find_stream has to return NULL for it. */
 typedef void *nj_stream;
 
 /* A device is its ordinal in the driver, from 0 to 63. This stands for the current device, or for device 0 if there is none. */
@@ -656,7 +664,7 @@ typedef struct nj_reason {
     size_t config;        /* of the variant: its number in nj_kernel_config */
     const char *name;     /* of the param, constexpr or option that decides; NULL if none does */
     const char *expected; /* what the variant was compiled for; may be empty */
-    const char *got;      /* what the call passes, or for a hint that it is another value; may be empty */
+    const char *got;      /* what the call passes; may be empty */
 } nj_reason;
 
 /* Returns 0 to go on with the next variant, anything else to end the explanation, which still succeeds. */

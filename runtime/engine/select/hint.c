@@ -3,8 +3,7 @@
 #include "select/rows_best_first.h"
 #include "table/find_by_name.h"
 
-/* The argument at a leaf path, x or x.1.0; NULL if the call's tuples have none there. */
-static const nj_value *leaf_at(const nj_signatures *signatures, const nj_arguments *arguments, nj_span path)
+const nj_value *nj_argument_at(const nj_signatures *signatures, const nj_arguments *arguments, nj_span path)
 {
     const unsigned char *end = path.at + path.size, *dot = memchr(path.at, '.', path.size);
     const nj_known_name *known = nj_signatures_find(signatures, (nj_span){path.at, dot == NULL ? path.size : (size_t)(dot - path.at)});
@@ -33,7 +32,7 @@ static const nj_value *leaf_at(const nj_signatures *signatures, const nj_argumen
 
 bool nj_hint_holds(const nj_signatures *signatures, const nj_arguments *arguments, const nj_hint *hint)
 {
-    const nj_value *value = leaf_at(signatures, arguments, hint->leaf);
+    const nj_value *value = nj_argument_at(signatures, arguments, hint->leaf);
     return value != NULL && (nj_hints_of(value) >> (hint->value == 1) & 1) != 0;
 }
 

@@ -21,6 +21,9 @@ static inline uint64_t nj_hints_of(const nj_value *value)
     return (uint64_t)(nj_hint_breaks(16, bits) == 0) | (uint64_t)(number && nj_hint_breaks(1, bits) == 0) << 1;
 }
 
+/* The argument at a leaf path, x or x.1.0; NULL if the call's tuples have none there. */
+const nj_value *nj_argument_at(const nj_signatures *signatures, const nj_arguments *arguments, nj_span path);
+
 /* Whether a hint holds. */
 NJ_INTERNAL bool nj_hint_holds(const nj_signatures *signatures, const nj_arguments *arguments, const nj_hint *hint);
 
