@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from nojit.runtime.base.environment import TRUST, TRUSTED_KEYS
 from nojit.runtime.base.wording import told
 from nojit.runtime.errors import BundleError, KernelNotFoundError
 
@@ -97,7 +98,7 @@ def _from_bundles(name: str) -> Kernel:
     found, problems, broken = survey(os.environ)
     if problems:
         raise problems[0]
-    policy = os.environ.get("NOJIT_TRUST"), os.environ.get("NOJIT_TRUSTED_KEYS")
+    policy = os.environ.get(TRUST), os.environ.get(TRUSTED_KEYS)
     # the modification time makes a rebuilt file a new one
     files = tuple((one, one.path.stat().st_mtime_ns) for one in found)
     held, passed_over, accept = _bundles_of_kernels(files, tuple(map(str, broken)), policy)

@@ -10,6 +10,7 @@ from _thread import RLock
 from time import perf_counter_ns
 
 from nojit.runtime import _core
+from nojit.runtime.base.environment import BATCH_INVARIANT, DEBUG_INFO, TRUST, TRUSTED_KEYS, TUNING
 from nojit.runtime.base.wording import counted, typed
 from nojit.runtime.bundle.file import BundleFile, no_attachment
 from nojit.runtime.bundle.format import SUFFIX
@@ -99,7 +100,7 @@ def _hidden_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
     Anybody who can write to the current folder could otherwise replace an installed bundle. Without a required signature, names
     do not matter, and the result is empty.
     """
-    if not _may_be_name(path) or os.environ.get("NOJIT_TRUST") in {None, "any"}:
+    if not _may_be_name(path) or os.environ.get(TRUST) in {None, "any"}:
         return ()
     from nojit.runtime.discovery.discover import asked_names, names
     from nojit.runtime.discovery.installed import normalized
@@ -144,7 +145,7 @@ class Bundle:
                 self.files += (_open(one, accept),)
                 self.files[-1].expect(names)
             self.files, older = _newest(self.files)
-            twins = os.environ.get("NOJIT_DEBUG_INFO")
+            twins = os.environ.get(DEBUG_INFO)
             if twins:
                 self.files = _with_twins(self.files, twins, accept)
             self._by_kernel, beaten = _merge(self.files, first_wins=first_wins)
@@ -153,8 +154,8 @@ class Bundle:
             for file, reason in beaten:
                 log(10, f"passed over {file}: {reason}")
             self.passed_over = older + beaten
-            self._batch_invariant = os.environ.get("NOJIT_BATCH_INVARIANT") is not None and _batch_invariant()
-            places = os.environ.get("NOJIT_TUNING")
+            self._batch_invariant = os.environ.get(BATCH_INVARIANT) is not None and _batch_invariant()
+            places = os.environ.get(TUNING)
             self._overrides = _overrides(places, self._by_kernel) if places else {}
         except BaseException:
             self.close()
@@ -299,12 +300,12 @@ def process_policy() -> Accept | None:
     Raises:
         BundleTrustError: ``NOJIT_TRUST`` or the file of trusted keys is invalid.
     """
-    policy = os.environ.get("NOJIT_TRUST")
+    policy = os.environ.get(TRUST)
     if policy is None or policy == "any":
         return None
     from nojit.runtime.trust.policy import accept_of
 
-    return accept_of(policy, os.environ.get("NOJIT_TRUSTED_KEYS"))
+    return accept_of(policy, os.environ.get(TRUSTED_KEYS))
 
 
 def _with_twins(files: tuple[BundleFile, ...], places: str, accept: Accept | None) -> tuple[BundleFile, ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nojit.aot.bench.c_calls import CallInC
 from nojit.aot.bench.case_setup import Stage, Timer, Unavailable, timed
+from nojit.runtime.base.environment import LIBCUDA
 
 __all__ = ["FLOOR", "OURS", "Contender", "c_launch", "c_loop", "c_plan", "compile_loops", "nojit"]
 
@@ -37,7 +38,7 @@ def c_loop(stage: Stage) -> Timer:
     """
     image = stage.image()
     loop = compile_loops(stage.folder).launch_loop
-    driver = ctypes.CDLL(os.environ.get("NOJIT_LIBCUDA", "libcuda.so.1"))
+    driver = ctypes.CDLL(os.environ.get(LIBCUDA, "libcuda.so.1"))
     kernel = _load(driver, image.code, image.launch.symbol)
     values = [_INT_TYPES.get(kind, ctypes.c_uint64)(value) for kind, value in stage.params(image.launch)]
     params = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))

@@ -11,6 +11,7 @@ from typing import Final
 
 from nojit.aot.base.files import kind_of
 from nojit.aot.cache.store import DeletedError, Folder
+from nojit.runtime.base.environment import CACHE_DIR
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError
 
@@ -22,7 +23,7 @@ _TRIES: Final = 100
 
 def default_cache_folder() -> Path:
     """Return the default cache folder: ``NOJIT_CACHE_DIR``, else ``nojit`` in the user's cache folder."""
-    if chosen := os.environ.get("NOJIT_CACHE_DIR"):
+    if chosen := os.environ.get(CACHE_DIR):
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "nojit"
@@ -31,15 +32,15 @@ def default_cache_folder() -> Path:
 @contextlib.contextmanager
 def as_default(folder: Path) -> Iterator[None]:
     """Make a folder the default cache folder of this process and its children until the ``with`` block ends."""
-    before = os.environ.get("NOJIT_CACHE_DIR")
-    os.environ["NOJIT_CACHE_DIR"] = str(folder)
+    before = os.environ.get(CACHE_DIR)
+    os.environ[CACHE_DIR] = str(folder)
     try:
         yield
     finally:
         if before is None:
-            del os.environ["NOJIT_CACHE_DIR"]
+            del os.environ[CACHE_DIR]
         else:
-            os.environ["NOJIT_CACHE_DIR"] = before
+            os.environ[CACHE_DIR] = before
 
 
 def check_cache_folder(folder: Path) -> None:

@@ -19,6 +19,7 @@ from nojit.aot.inspect.device_choice import BundleState, driver_for, taken
 from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.aot.provenance.statement import expiry_of
 from nojit.runtime._core import finds_zstd
+from nojit.runtime.base.environment import DEBUG_INFO
 from nojit.runtime.base.wording import few, told, worded
 from nojit.runtime.bundle.file import Accept, BundleFile
 from nojit.runtime.discovery.debug_twins import with_twins
@@ -223,7 +224,7 @@ def examine_thin_wheels() -> dict[str, list[str]]:
 
 def examine_settings(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return the errors of environment variables that make every load or launch fail."""
-    twins = environment.get("NOJIT_DEBUG_INFO", "")
+    twins = environment.get(DEBUG_INFO, "")
     readers: tuple[Callable[[], object], ...] = (
         process_policy,
         lambda: with_twins((), twins, trust_policy()),

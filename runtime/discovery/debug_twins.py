@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from nojit.runtime.base.environment import DEBUG_INFO
 from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
@@ -23,8 +24,6 @@ __all__ = ["TWIN", "is_called", "twin_inputs", "with_twins"]
 
 TWIN: Final = "-debug"
 """Suffix of a twin's name."""
-
-_VARIABLE: Final = "NOJIT_DEBUG_INFO"
 
 
 def is_called(bundle: str, asked: str) -> bool:
@@ -70,7 +69,7 @@ def _open(path: str, accept: Accept | None) -> BundleFile:
         raise BundleError(
             "expected the file of a debug twin: nojit build --debug-info=twin",
             got=worded(error),
-            where=f"{_VARIABLE}: {path}",
+            where=f"{DEBUG_INFO}: {path}",
         ) from None
 
 
@@ -78,12 +77,12 @@ def _add(twins: dict[str, BundleFile], twin: BundleFile) -> None:
     if not twin.index.name.endswith(TWIN):
         twin.close()
         what = "expected a debug twin: nojit build --debug-info=twin"
-        raise BundleError(what, got=f"bundle {twin.index.name}", where=f"{_VARIABLE}: {twin.path}")
+        raise BundleError(what, got=f"bundle {twin.index.name}", where=f"{DEBUG_INFO}: {twin.path}")
     other = twins.setdefault(twin.index.inputs, twin)
     if other is not twin:
         twin.close()
         raise BundleError(
-            "expected one twin of each bundle; delete one", got=f"{other.path} and {twin.path}", where=_VARIABLE
+            "expected one twin of each bundle; delete one", got=f"{other.path} and {twin.path}", where=DEBUG_INFO
         )
 
 
@@ -98,13 +97,13 @@ def _paths(places: str) -> Iterator[str]:
             raise BundleError(
                 "expected a debug twin or a folder of them: nojit build --debug-info=twin",
                 got=worded(error),
-                where=f"{_VARIABLE}: {place}",
+                where=f"{DEBUG_INFO}: {place}",
             ) from None
         if not names:
             raise BundleError(
                 f"expected *{SUFFIX} files of debug twins: nojit build --debug-info=twin",
                 got="none",
-                where=f"{_VARIABLE}: {place}",
+                where=f"{DEBUG_INFO}: {place}",
             )
         yield from [os.path.join(place, name) for name in names]  # noqa: PTH118 - as above
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from nojit.runtime.base.environment import BUNDLES
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.base.wording import worded
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LIBRARY",
-    "VARIABLE",
     "Found",
     "asked_names",
     "bundles_of_kernels",
@@ -43,8 +43,6 @@ __all__ = [
 
 T = TypeVar("T")
 
-# files and folders, separated as in PATH
-VARIABLE = "NOJIT_BUNDLES"
 LIBRARY: Final = "nojit-kernels"
 """Name of the bundles of nojit's own operators."""
 
@@ -87,7 +85,7 @@ def survey(
     """List every bundle file once, in order of precedence, and the problems of places; a problem does not end the search.
 
     Args:
-        environment: contains `VARIABLE`.
+        environment: contains `BUNDLES`.
         checkout: folder that holds ``artifacts/``; by default the checkout that this module runs from, if any.
 
     Returns:
@@ -253,7 +251,7 @@ def _none_such(name: str, known: Iterable[str]) -> str:
     names = sorted(set(known), key=by_arch)
     there = f"; found: {', '.join(names)}" if names else ""
     return (
-        f"expected a bundle file, a folder of bundles, or the name of a bundle that is installed or in {VARIABLE}, "
+        f"expected a bundle file, a folder of bundles, or the name of a bundle that is installed or in {BUNDLES}, "
         f"got {name!r}{did_you_mean(name, names)}{there}{remedy(name)}"
     )
 
@@ -285,7 +283,7 @@ def _each_once(files: Iterable[Found]) -> list[Found]:
 
 def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[_Place]:
     """Yield the places in order of precedence."""
-    for place in environment.get(VARIABLE, "").split(os.pathsep):
+    for place in environment.get(BUNDLES, "").split(os.pathsep):
         if place:
             yield _Place(partial(_in_environment, Path(place)))
     for provider in providers():
@@ -298,16 +296,16 @@ def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[_
 
 
 def _in_environment(path: Path) -> list[Found]:
-    where, what = f"{VARIABLE}: {path}", "expected a bundle file or a folder of them"
+    where, what = f"{BUNDLES}: {path}", "expected a bundle file or a folder of them"
     try:
         if path.is_dir():
             # searching another place would hide the mistake
-            return [Found(file, VARIABLE) for file in _expect_bundles(path, where)]
+            return [Found(file, BUNDLES) for file in _expect_bundles(path, where)]
         if not path.is_file():
             raise BundleError(what, got="none", where=where)
     except OSError as error:
         raise BundleError(what, got=worded(error), where=where) from None
-    return [Found(path, VARIABLE)]
+    return [Found(path, BUNDLES)]
 
 
 def _in_wheel(provider: Provider, foreign: bool) -> list[Found]:

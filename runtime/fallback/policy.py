@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
+from nojit.runtime.base.environment import MISS
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import SettingError
 
-__all__ = ["POLICIES", "VARIABLE", "MissWarning", "policy", "policy_of"]
+__all__ = ["POLICIES", "MissWarning", "policy", "policy_of"]
 
-VARIABLE = "NOJIT_MISS"
 POLICIES: Final = ("error", "warn", "jit")
 
 
@@ -45,8 +45,8 @@ def policy_of(environment: Mapping[str, str]) -> str:
     Raises:
         SettingError: ``NOJIT_MISS`` has an invalid value.
     """
-    named = environment.get(VARIABLE, POLICIES[0])
+    named = environment.get(MISS, POLICIES[0])
     if named not in POLICIES:
         what = f"expected {', '.join(POLICIES[:-1])} or {POLICIES[-1]}"
-        raise SettingError(what, got=f"{named!r}{did_you_mean(named, POLICIES)}", where=VARIABLE)
+        raise SettingError(what, got=f"{named!r}{did_you_mean(named, POLICIES)}", where=MISS)
     return named

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from nojit.runtime.autostart import when_imported
+from nojit.runtime.base.environment import RECORD, RECORD_FAKE
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError, SettingError
@@ -24,12 +25,8 @@ from nojit.runtime.recording.file import PART_SUFFIX, read_recording, write_reco
 from nojit.runtime.recording.recorder import Recorder, say
 from nojit.runtime.recording.triton_hooks import Hooks
 
-__all__ = ["FAKE", "VARIABLE", "Session", "follow_generated", "merge_parts", "parts_beside", "record", "start"]
+__all__ = ["Session", "follow_generated", "merge_parts", "parts_beside", "record", "start"]
 
-VARIABLE = "NOJIT_RECORD"
-"""Environment variable: folder in which every process records."""
-FAKE = "NOJIT_RECORD_FAKE"
-"""Environment variable: arch of GPUs to simulate for a recorded program."""
 _INDUCTOR: Final = "torch._inductor.runtime.triton_heuristics"
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -58,7 +55,7 @@ class Session:
         Raises:
             RecordingError: this Triton has none of the functions to hook into, or interprets kernels.
         """
-        if arch := os.environ.get(FAKE):
+        if arch := os.environ.get(RECORD_FAKE):
             self._simulate(arch)
         self._hooks = Hooks(self._recorder)
         _watch_forks()
@@ -168,7 +165,7 @@ def record(path: str | os.PathLike[str]) -> Session:
 
 def start() -> None:
     """Record this process into the folder that ``NOJIT_RECORD`` names; if that is impossible, say so and go on."""
-    folder = Path(os.environ[VARIABLE])
+    folder = Path(os.environ[RECORD])
     # torch and Triton both ask for it where GPUs are simulated, and the simulation imports Triton
     if folder in _started:
         return
@@ -230,7 +227,7 @@ def _facts(arch: str, device: Any) -> dict[str, Json]:
         "torch": str(getattr(torch, "__version__", "")),
         "arch": arch,
         **_device_facts(torch, device),
-        "fake": bool(os.environ.get(FAKE)),
+        "fake": bool(os.environ.get(RECORD_FAKE)),
     }
 
 

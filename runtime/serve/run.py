@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nojit.runtime.autostart import environment
+from nojit.runtime.base.environment import MISS, SERVE, SERVE_PRELOAD
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ArgumentError, NojitError
 from nojit.runtime.fallback.policy import POLICIES
 from nojit.runtime.loader import load
-from nojit.runtime.serve.settings import MISS, PRELOAD, SERVE, full_place
+from nojit.runtime.serve.settings import full_place
 
 __all__ = ["USAGE", "main", "run", "served_environment"]
 
@@ -41,7 +42,7 @@ def served_environment(
     if miss is not None:
         variables[MISS] = miss
     if preload:
-        variables[PRELOAD] = "1"
+        variables[SERVE_PRELOAD] = "1"
     return environment(given, **variables)
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final
 
+from nojit.runtime.base.environment import SERVE, SERVE_PRELOAD
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.base.wording import typed
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import ArgumentError, SettingError
 from nojit.runtime.fallback.policy import POLICIES, policy_of
-from nojit.runtime.fallback.policy import VARIABLE as MISS
 
-__all__ = ["MISS", "PRELOAD", "SERVE", "Settings", "full_place", "settings_of"]
-
-SERVE: Final = "NOJIT_SERVE"
-PRELOAD: Final = "NOJIT_SERVE_PRELOAD"
+__all__ = ["Settings", "full_place", "settings_of"]
 
 
 class Settings(Record):
@@ -89,7 +85,7 @@ def settings_of(environment: Mapping[str, str]) -> Settings | None:
 
 
 def _flag(environment: Mapping[str, str]) -> bool:
-    given = environment.get(PRELOAD, "0")
+    given = environment.get(SERVE_PRELOAD, "0")
     if given not in ("0", "1", ""):
-        raise SettingError("expected 0 or 1", got=repr(given), where=PRELOAD)
+        raise SettingError("expected 0 or 1", got=repr(given), where=SERVE_PRELOAD)
     return given == "1"

@@ -10,6 +10,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Final
 
+from nojit.runtime.base.environment import TRUST, TRUSTED_KEYS
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.debug_twins import is_called
 from nojit.runtime.discovery.installed import normalized
@@ -48,10 +49,10 @@ def accept_of(policy: str, keys_path: str | None) -> Accept | None:
         return None
     if policy != "signed":
         # an empty value too: a variable that is set must select a policy
-        refuse("policy", "expected any or signed", got=repr(policy), where="NOJIT_TRUST")
+        refuse("policy", "expected any or signed", got=repr(policy), where=TRUST)
     if not keys_path:
         what = "expected the file of trusted keys, which NOJIT_TRUST=signed needs"
-        refuse("policy", what, got="none" if keys_path is None else "''", where="NOJIT_TRUSTED_KEYS")
+        refuse("policy", what, got="none" if keys_path is None else "''", where=TRUSTED_KEYS)
     trusted = read_trusted_keys(keys_path)
     return lambda path, digest: _accept(path, digest, trusted)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from nojit.runtime import _core
+from nojit.runtime.base.environment import BATCH_INVARIANT
 from nojit.runtime.errors import SettingError
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.table.parts import Config
@@ -17,8 +17,6 @@ from nojit.runtime.table.table import KernelTable
 from nojit.runtime.table.tuning import TunedDevice, Tuning, TuningBlock, TuningRow, TuningTable
 
 __all__ = ["is_batch_invariant", "settled"]
-
-_VARIABLE: Final = "NOJIT_BATCH_INVARIANT"
 
 
 def is_batch_invariant(environment: Mapping[str, str] | None = None) -> bool:
@@ -30,9 +28,9 @@ def is_batch_invariant(environment: Mapping[str, str] | None = None) -> bool:
     Raises:
         SettingError: ``NOJIT_BATCH_INVARIANT`` is neither 0 nor 1.
     """
-    said = (os.environ if environment is None else environment).get(_VARIABLE, "0")
+    said = (os.environ if environment is None else environment).get(BATCH_INVARIANT, "0")
     if said not in {"0", "1"}:
-        raise SettingError("expected 0 or 1", got=repr(said), where=_VARIABLE)
+        raise SettingError("expected 0 or 1", got=repr(said), where=BATCH_INVARIANT)
     return said == "1"
 
 

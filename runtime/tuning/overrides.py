@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
+from nojit.runtime.base.environment import TUNING
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import TuningError
@@ -14,10 +15,8 @@ from nojit.runtime.table.tuning import TunedDevice, Tuning
 from nojit.runtime.tuning.resolution import DEFAULT_BUCKET, resolve
 from nojit.runtime.tuning.tuned_tables import TunedTable, read_tuned
 
-__all__ = ["SUFFIX", "VARIABLE", "TuningSource", "override_of", "read_overrides"]
+__all__ = ["SUFFIX", "TuningSource", "override_of", "read_overrides"]
 
-VARIABLE = "NOJIT_TUNING"
-"""Names tuned tables and folders of them, separated as in ``PATH``."""
 SUFFIX = ".toml"
 
 
@@ -44,7 +43,7 @@ def read_overrides(places: str) -> dict[str, list[TunedTable]]:
             tuned = read_tuned(path)
         except OSError as error:
             what = "expected a tuned table or a folder of them"
-            raise TuningError(what, got=worded(error), where=f"{VARIABLE}: {path}") from None
+            raise TuningError(what, got=worded(error), where=f"{TUNING}: {path}") from None
         found.setdefault(tuned.kernel, []).append(tuned)
     return found
 
@@ -58,7 +57,7 @@ def _files_of(place: str) -> Iterator[str]:
         return
     files = [os.path.join(place, name) for name in sorted(names) if name.endswith(SUFFIX)]  # noqa: PTH118 - as above
     if not files:
-        raise TuningError(f"expected *{SUFFIX} files", got="none", where=f"{VARIABLE}: {place}")
+        raise TuningError(f"expected *{SUFFIX} files", got="none", where=f"{TUNING}: {place}")
     yield from files
 
 

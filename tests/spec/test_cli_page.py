@@ -160,24 +160,64 @@ def test_the_exit_codes_are_the_codes() -> None:
     assert set(codes) == exits - {exit_codes.EXIT_TERMINATED} | {0, 2}
 
 
-def read_variables() -> Iterator[str]:
-    """Find every environment variable that the code asks for."""
-    sources = [path for room in ("aot", "runtime", "kernels") for path in (ROOT / room).rglob("*.[pc]*")]
-    # the stand-in for Triton reads Triton's own variables
-    standin = ROOT / "runtime/serve/standin"
-    for path in sources:
-        if path.suffix in {".py", ".c"} and standin not in path.parents:
-            text = path.read_text(encoding="utf-8")
+# they start before nojit is imported
+SCRIPTS = {"runtime/autostart/sitecustomize.py", "aot/bench/start.py"}
+SOURCES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for room in ("aot", "runtime", "kernels", "package", "autoserve")
+    for path in (ROOT / room).rglob("*.[pch]*")
+    if path.suffix in {".py", ".c", ".h", ".hpp"} and not path.is_symlink()
+}
+# versions, guards of headers, and the version NOJIT_0.1 of symbols
+PREPROCESSOR = r"NOJIT_(VERSION_\w+|PRIVATE\w*|\w*H|HPP|0|)"
+
+
+def own_variables() -> dict[str, tuple[str, set[str]]]:
+    """Read nojit's variables: the constant of each, its name, and the files that its docstring lists."""
+    text = SOURCES["runtime/base/environment.py"]
+    entries = re.findall(r'^([A-Z_]+): Final = "(NOJIT_\w+)"[^\n]*\n"""(.*?)"""', text, re.MULTILINE | re.DOTALL)
+    return {constant: (name, set(re.findall(r"`(\S+)`", said))) for constant, name, said in entries}
+
+
+def foreign_variables() -> Iterator[str]:
+    """Find the other environment variables that the code asks for."""
+    for path, text in SOURCES.items():
+        # the stand-in for Triton reads Triton's own variables
+        if not path.startswith("runtime/serve/standin/"):
             yield from re.findall(r'environ(?:\.get\(|\[)"(\w+)"', text)
             yield from re.findall(r'getenv\("(\w+)"\)', text)
-            yield from re.findall(r'\.variable = "(\w+)"', text)
             yield from re.findall(r'"(\w+)" in os\.environ', text)
-            yield from re.findall(r'^VARIABLE = "(\w+)"', text, re.MULTILINE)
-            yield from re.findall(r'^[A-Z]+(?:: Final)? = "(NOJIT_\w+)"', text, re.MULTILINE)
 
 
 def test_every_environment_variable_is_named() -> None:
-    assert {row[0] for row in rows(PAGE, "variables")} == set(read_variables())
+    own = {name for name, _ in own_variables().values()}
+    assert {row[0] for row in rows(PAGE, "variables")} == own | set(foreign_variables())
+
+
+def test_every_variable_of_nojit_is_one_of_the_list() -> None:
+    own = {name for name, _ in own_variables().values()}
+    for path, text in SOURCES.items():
+        named = {name for name in re.findall(r"(?<!_)\bNOJIT_[A-Z0-9_]*", text) if not re.fullmatch(PREPROCESSOR, name)}
+        assert named <= own, path
+
+
+def test_python_spells_a_variable_once() -> None:
+    for path, text in SOURCES.items():
+        if path.endswith(".py") and path not in SCRIPTS | {"runtime/base/environment.py"}:
+            assert not re.search(r'(?<!")"NOJIT_\w+"(?!")', text), path
+
+
+def test_the_list_names_the_readers_of_each_variable() -> None:
+    for constant, (name, said) in own_variables().items():
+        imported = rf"^ *from nojit\.runtime\.base\.environment import [^#]*?\b{constant}\b(?!\w)[^#\n]*$"
+        spelled = rf'"{name}"'
+        readers = {
+            path
+            for path, text in SOURCES.items()
+            if path != "runtime/base/environment.py"
+            and re.search(imported if path.endswith(".py") and path not in SCRIPTS else spelled, text, re.MULTILINE)
+        }
+        assert readers == said, name
 
 
 COMMAND_LINES = [

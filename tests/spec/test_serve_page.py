@@ -59,8 +59,8 @@ def test_the_example_launches_from_the_bundle(
 
 
 def test_the_page_names_the_variables_of_the_code() -> None:
-    from nojit.runtime.serve.settings import MISS, PRELOAD, SERVE
+    from nojit.runtime.base.environment import MISS, SERVE, SERVE_PRELOAD
 
     text = PAGE.read_text(encoding="utf-8")
     table = re.findall(r"^\| `(NOJIT_\w+)` \|", text, re.MULTILINE)
-    assert table == [SERVE, MISS, PRELOAD]
+    assert table == [SERVE, MISS, SERVE_PRELOAD]

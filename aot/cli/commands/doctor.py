@@ -14,12 +14,12 @@ from nojit.aot.cli.exit_codes import EXIT_FAILED, EXIT_NO_MATCH
 from nojit.aot.inspect import doctor
 from nojit.aot.inspect.device_choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
 from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningState
+from nojit.runtime.base.environment import TRUST, TRUSTED_KEYS, TUNING
 from nojit.runtime.base.wording import told
 from nojit.runtime.discovery import discover
 from nojit.runtime.discovery.versions import newer_lies_beside
 from nojit.runtime.errors import TuningError
 from nojit.runtime.target import parse_image_arch, spell_arch, spell_driver
-from nojit.runtime.tuning.overrides import VARIABLE
 
 __all__ = ["command"]
 
@@ -44,7 +44,7 @@ def command(out: Output) -> int:
     bundles = without_older(doctor.examine_bundle(one, accept) for one in found)
     settings = doctor.examine_settings(os.environ)
     refused = doctor.examine_loads(bundles)
-    tuning = doctor.examine_tuning(os.environ.get(VARIABLE, ""), refused)
+    tuning = doctor.examine_tuning(os.environ.get(TUNING, ""), refused)
     blocking = _blocking(places, bundles, settings, tuning)
     failures = [*doctor.examine_names(os.environ), *doctor.examine_operators(bundles)]
     raising = _reasons(bundles, refused, failures, blocking)
@@ -73,7 +73,7 @@ def command(out: Output) -> int:
     _show_bundles(out, bundles, problems)
     for path, days in doctor.nearly_expired(bundles):
         out.warn(f"{path}: its signature expires in {counted(days, 'day')}: run nojit sign again")
-    if "NOJIT_TRUSTED_KEYS" in os.environ and "NOJIT_TRUST" not in os.environ:
+    if TRUSTED_KEYS in os.environ and TRUST not in os.environ:
         out.warn("environment: NOJIT_TRUSTED_KEYS without NOJIT_TRUST=signed: bundles load with any signature or none")
     for problem in settings:
         out.warn(f"environment: {problem}")
@@ -175,9 +175,9 @@ def _needed(bundle: BundleState) -> str:
 def _show_tuning(out: Output, tuning: TuningState) -> None:
     """Show the tuned tables of the environment, if any."""
     for problem in tuning.problems:
-        out.warn(f"{VARIABLE}: {problem}")
+        out.warn(f"{TUNING}: {problem}")
     if tuning.tables:
-        out.line(f"{VARIABLE} tunes {'; '.join(tuning.tables)}")
+        out.line(f"{TUNING} tunes {'; '.join(tuning.tables)}")
         out.line()
 
 

@@ -16,10 +16,11 @@ from typing import Any, Final
 import click
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
 from nojit.runtime.autostart import environment
+from nojit.runtime.base.environment import RECORD, RECORD_FAKE
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import Recording, read_recording, write_recording
-from nojit.runtime.recording.session import FAKE, VARIABLE, merge_parts, parts_beside
+from nojit.runtime.recording.session import merge_parts, parts_beside
 
 __all__ = ["command"]
 
@@ -74,7 +75,7 @@ def _record(out: Output, path: Path, arch: str | None, words: Sequence[str]) -> 
     path = path.absolute()
     parts = parts_beside(path)
     try:
-        variables = {VARIABLE: str(parts), **({FAKE: arch} if arch else {})}
+        variables = {RECORD: str(parts), **({RECORD_FAKE: arch} if arch else {})}
         code = _run(words, environment(os.environ, **variables), quiet=out.json)
     except OSError as error:
         parts.rmdir()

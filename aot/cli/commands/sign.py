@@ -15,6 +15,7 @@ from nojit.aot.inspect.places import find_bundles
 from nojit.aot.inspect.verification import verify_bundle
 from nojit.aot.provenance.statement import read_statement, statement_path
 from nojit.aot.signing.sign import NewKey, make_key, moment_of, read_signer, sign_bundle
+from nojit.runtime.base.environment import KEY_PASSWORD
 
 __all__ = ["command"]
 
@@ -47,7 +48,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         until = moment_of(expires, valid_for)
     except ValueError as error:
         raise click.UsageError(f"{'--expires' if expires else '--valid-for'}: {error}") from None
-    password = os.fsencode(os.environ.get("NOJIT_KEY_PASSWORD", "")) or None
+    password = os.fsencode(os.environ.get(KEY_PASSWORD, "")) or None
     bundles, changed = find_bundles(places), []
     for path in bundles:
         # all bundles are signed or none, and no new key remains if none is signed

@@ -11,6 +11,7 @@ import click
 from nojit.aot.cache.store_urls import check_url
 from nojit.aot.cli.console import PLACE
 from nojit.aot.cli.options.build_request import SharedRequest
+from nojit.runtime.base.environment import CACHE, CACHE_READONLY, CACHE_SIGN, CACHE_TRUST, KEY_PASSWORD
 
 if TYPE_CHECKING:
     from nojit.aot.cache.shared import SharedCache
@@ -84,7 +85,7 @@ def given_shared(
     Raises:
         UsageError: an option needs ``--cache``, or a variable has an invalid value.
     """
-    url = cache_url or _parsed("NOJIT_CACHE", os.environ.get("NOJIT_CACHE", ""), check_url)
+    url = cache_url or _parsed(CACHE, os.environ.get(CACHE, ""), check_url)
     if not url:
         given = (
             ["--cache-readonly"] * readonly + ["--cache-sign"] * (sign is not None) + ["--cache-trust"] * bool(trust)
@@ -92,11 +93,11 @@ def given_shared(
         if given:
             raise click.UsageError(f"expected --cache URL, or NOJIT_CACHE, with {given[0]}")
         return None
-    keys = os.environ.get("NOJIT_CACHE_TRUST", "")
-    signs = os.environ.get("NOJIT_CACHE_SIGN", "")
+    keys = os.environ.get(CACHE_TRUST, "")
+    signs = os.environ.get(CACHE_SIGN, "")
     return SharedRequest(
         url=url,
-        readonly=readonly or bool(_parsed("NOJIT_CACHE_READONLY", os.environ.get("NOJIT_CACHE_READONLY", ""), _flag)),
+        readonly=readonly or bool(_parsed(CACHE_READONLY, os.environ.get(CACHE_READONLY, ""), _flag)),
         sign=sign or (Path(signs) if signs else None),
         trust=tuple(trust) or tuple(Path(path) for path in keys.split(os.pathsep) if path),
     )
@@ -124,7 +125,7 @@ def open_shared(request: SharedRequest, wait_s: float, tell: Callable[[str], Non
         from nojit.aot.signing.cache_signatures import EntrySigner  # of an extra
         from nojit.aot.signing.sign import read_signer  # of an extra
 
-        password = os.fsencode(os.environ.get("NOJIT_KEY_PASSWORD", "")) or None
+        password = os.fsencode(os.environ.get(KEY_PASSWORD, "")) or None
         signer = EntrySigner(read_signer(request.sign, password))
     return SharedCache(
         open_store(request.url, limits.operation_s),

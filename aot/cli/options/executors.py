@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from nojit.aot.cli.options.build_request import Request
 from nojit.aot.remote.executor_url import dask_address
+from nojit.runtime.base.environment import EXECUTOR
 
 if TYPE_CHECKING:
     from nojit.aot.plan.compiler_interface import Compiler
@@ -46,7 +47,7 @@ def given_executor(address: str | None) -> str:
     Raises:
         UsageError: the variable has an invalid value.
     """
-    url = os.environ.get("NOJIT_EXECUTOR", "")
+    url = os.environ.get(EXECUTOR, "")
     if address or not url:
         return address or ""
     try:
