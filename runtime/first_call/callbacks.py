@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from nojit.runtime.call.bound_call import Facts
     from nojit.runtime.call.call_facts import CallFacts
+    from nojit.runtime.called_by_c import KernelCallbacks
 
     # imported on demand: calls without a variant are rare
     from nojit.runtime.fallback.jit_call import JitFallback
@@ -41,7 +42,7 @@ _ROWS_KEPT_MAX = 8
 
 
 class FirstCalls(_core.Dispatcher):
-    """The methods of a kernel that the binding calls, by name.
+    """The methods of a kernel that the binding calls by name; `nojit.runtime.called_by_c.KernelCallbacks` says when.
 
     They are methods of the kernel, not of a member, because the binding passes the kernel to every function that reads a call: a
     member would be one more load in each launch.
@@ -199,4 +200,4 @@ class FirstCalls(_core.Dispatcher):
 
 if TYPE_CHECKING:
     # what C calls by name has the types that C expects
-    _CALLBACKS: type[_core.KernelCallbacks] = FirstCalls
+    _CALLBACKS: type[KernelCallbacks] = FirstCalls

@@ -1,12 +1,13 @@
-"""The methods and attributes that C asks of Python's objects by name: one list in C, one in Python's types."""
+"""The methods and attributes that C asks of Python's objects by name: one list in C, one in Python."""
 
 from __future__ import annotations
 
-import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+from nojit.runtime import called_by_c
 from nojit.runtime.call.call_facts import Argument
 from nojit.runtime.errors import NojitError
 from nojit.runtime.first_call.callbacks import FirstCalls
@@ -25,13 +26,8 @@ def listed(name: str) -> dict[str, list[str]]:
 
 
 def typed(protocol: str) -> dict[str, list[str]]:
-    module = ast.parse((RUNTIME / "_core.pyi").read_text(encoding="utf-8"))
-    body = next(node.body for node in module.body if isinstance(node, ast.ClassDef) and node.name == protocol)
-    return {
-        node.name: [param.arg for param in node.args.posonlyargs[1:]]
-        for node in body
-        if isinstance(node, ast.FunctionDef)
-    }
+    methods = {name: code for name, code in vars(getattr(called_by_c, protocol)).items() if inspect.isfunction(code)}
+    return {name: [*inspect.signature(code).parameters][1:] for name, code in methods.items() if code.__doc__}
 
 
 @pytest.mark.parametrize("name", LISTS)

@@ -1,5 +1,5 @@
-/* What C asks of Python's objects by name: the one list of it. `runtime/_core.pyi` types the methods as `KernelCallbacks` and
- * `ServedCallbacks`; tests/runtime/test_callbacks.py compares it with this list. */
+/* What C asks of Python's objects by name: the one list of it. `runtime/called_by_c.py` says of each method what it gets and returns, and
+ * when C calls it; tests/runtime/test_callbacks.py compares the two lists. */
 #ifndef NOJIT_CALLBACKS_H
 #define NOJIT_CALLBACKS_H
 
