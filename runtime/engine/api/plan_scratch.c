@@ -1,7 +1,7 @@
 /* Plans enqueued with the scratch memory that they need. */
 #include "api/plan.h"
 
-/* What is allocated for a launch. */
+/* The scratch memory of one launch, while it is allocated. */
 typedef struct {
     const nj_plan *plan;
     const nj_launch_state *launch;

@@ -1,4 +1,4 @@
-/* What selection asks of a device. */
+/* The facts of a device by which selection decides. */
 #ifndef NOJIT_BASE_DEVICE_FACTS_H
 #define NOJIT_BASE_DEVICE_FACTS_H
 

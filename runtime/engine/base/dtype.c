@@ -33,7 +33,7 @@ typedef struct {
     nj_dtype dtype;
 } spelling;
 
-/* What frameworks and array interfaces call them: numpy's names, torch's without "torch.", typestr. */
+/* Names of dtypes in frameworks and array interfaces: numpy's, torch's without "torch.", typestr. */
 static const spelling of_tensors[] = {
     {"bool", NJ_DTYPE_I1},         {"int1", NJ_DTYPE_I1},
     {"|b1", NJ_DTYPE_I1},
@@ -53,7 +53,7 @@ static const spelling of_tensors[] = {
     {"float8_e5m2fnuz", NJ_DTYPE_FP8E5B16},
 };
 
-/* What Triton's own dtypes, C and torch call them besides. */
+/* Further names of dtypes, in Triton, C and torch. */
 static const spelling of_constexprs[] = {
     {"uint1", NJ_DTYPE_I1},           {"u1", NJ_DTYPE_I1},          {"int", NJ_DTYPE_I32},
     {"half", NJ_DTYPE_FP16},          {"float", NJ_DTYPE_FP32},     {"double", NJ_DTYPE_FP64},

@@ -41,7 +41,7 @@ static inline const char *nj_dtype_name(nj_dtype dtype)
     return nj_dtypes[dtype].name;
 }
 
-/* What memory of a dtype is called: Triton has two names of a bool. */
+/* The dtype of memory: Triton has two names of a bool. */
 static inline nj_dtype nj_dtype_of_memory(nj_dtype dtype)
 {
     return dtype == NJ_DTYPE_U1 ? NJ_DTYPE_I1 : dtype;

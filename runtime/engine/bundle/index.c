@@ -8,7 +8,7 @@ enum { WARP_THREADS_MAX = 64 };
 
 #define COUNT(fields) (sizeof fields / sizeof *fields)
 
-/* What is being read: the index, or a kernel of it. */
+/* The kernel of the index that is being read: the last one so far. */
 static nj_kernel_entry *last_kernel(nj_index *index)
 {
     return &index->kernels[index->kernel_count - 1];

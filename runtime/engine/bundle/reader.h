@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-/* What a reader calls. */
+/* The callbacks of a reader. */
 typedef struct {
     void *context;
 

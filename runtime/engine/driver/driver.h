@@ -66,7 +66,7 @@ typedef struct {
 /* Filled once, before `nj_driver_ready` first succeeds. */
 extern nj_driver_calls nj_calls;
 
-/* What differs between the drivers of two vendors, beside their calls. */
+/* A vendor's driver: its names, files and error codes, beside its calls. */
 typedef struct {
     const char *name;     /* of the interface: CUDA */
     const char *release;  /* what its versions are those of: ROCm */
@@ -100,7 +100,7 @@ typedef struct {
 
 #define NJ_DEVICES_MAX 64
 
-/* What a driver call gave. */
+/* The outcome of a call of the driver. */
 typedef struct {
     const char *call; /* NULL: nothing failed */
     CUresult code;
@@ -153,10 +153,10 @@ static inline bool nj_is_lost(nj_outcome outcome)
 /* Retains the primary context again after a reset destroyed it, if nobody has since `epoch`. */
 nj_outcome nj_device_renew(nj_device *device, unsigned int epoch);
 
-/* What needs a device's context. */
+/* Work that needs a device's context. */
 typedef nj_outcome (*nj_work)(void *facts);
 
-/* Does the work; once more in a new context where somebody has reset the device: libraries and kernels survive that, the
+/* Does the work, and does it again in a new context if somebody has reset the device: libraries and kernels survive a reset, the
  * context and the limits in it do not. */
 static inline nj_outcome nj_on_device(nj_device *device, nj_work work, void *facts)
 {

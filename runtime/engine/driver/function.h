@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-/* What a kernel was allowed on one device: the most that any of its launches needs, in the context of one epoch. */
+/* The limits that were raised for a kernel on one device, to the most that any of its launches needs; they end with the epoch. */
 typedef struct {
     atomic_uint epoch;
     int shared_bytes;

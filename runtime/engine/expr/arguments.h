@@ -1,4 +1,4 @@
-/* What a call passes, as selection, expressions and launches take it. */
+/* The arguments of a call, as selection, expressions and launches take them. */
 #ifndef NOJIT_EXPR_ARGUMENTS_H
 #define NOJIT_EXPR_ARGUMENTS_H
 
@@ -11,12 +11,12 @@
 #define NJ_LEAVES_MAX 256
 #define NJ_DESCRIPTORS_MAX 16
 
-/* What is said of a kernel or a call that has more of them. */
+/* The messages for a kernel or a call that has more of them. */
 #define NJ_ARGUMENTS_RULE "expected at most %d params and options"
 #define NJ_LEAVES_RULE "expected at most %d members of tuples in one call"
 #define NJ_DESCRIPTORS_RULE "expected at most %d tensor descriptors in one call"
 
-/* What is said of a call whose arguments do not bind to the params. */
+/* The messages for a call whose arguments do not bind to the params. */
 #define NJ_POSITIONAL_RULE "expected at most %zu positional arguments"
 #define NJ_ONCE_RULE "expected one value, by position or by name"
 #define NJ_VALUE_RULE "expected a value"
@@ -27,8 +27,8 @@ typedef struct {
     int64_t shape[NJ_DESCRIPTOR_RANK_MAX];
     int64_t strides[NJ_DESCRIPTOR_RANK_MAX]; /* in elements */
     uint32_t block[NJ_DESCRIPTOR_RANK_MAX];
-    uint16_t box[NJ_DESCRIPTOR_RANK_MAX];  /* what a copy takes of each dimension, as many elements as a block; 0: the block itself */
-    uint8_t steps[NJ_DESCRIPTOR_RANK_MAX]; /* how far apart they lie, in elements; 0: next to one another */
+    uint16_t box[NJ_DESCRIPTOR_RANK_MAX];  /* elements that one copy takes of each dimension, as many as a block has; 0: the block */
+    uint8_t steps[NJ_DESCRIPTOR_RANK_MAX]; /* distance of these elements, in elements; 0: 1 */
     uint8_t rank;
     bool pads_nan;
     bool rounds_tf32;

@@ -16,7 +16,7 @@ enum {
 
 typedef enum { END, INT, NAME, STRING, SYMBOL } kind;
 
-/* What a part of an expression came to, whose words are written. */
+/* A parsed part of an expression, whose words are written. */
 typedef struct {
     int height;
     int logic;        /* NJ_BINDS_OR or NJ_BINDS_AND if it is that of two or more, else 0 */

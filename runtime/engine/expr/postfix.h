@@ -6,7 +6,7 @@
 #include "base/span.h"
 #include "expr/machine.h"
 
-/* What pushes the value of a name; false if nothing does. */
+/* Finds the instruction that pushes the value of a name; false if there is none. */
 typedef bool (*nj_find_name)(void *context, nj_span name, nj_instruction *push);
 
 typedef struct {

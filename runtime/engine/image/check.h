@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "image/image_kernel.h"
 
-/* What a table says of an image. */
+/* An image as a table describes it. */
 typedef struct {
     nj_span symbol;
     uint32_t arch; /* its number: 90 for sm_90, 942 for gfx942 */
@@ -16,7 +16,7 @@ typedef struct {
     uint32_t sizes[NJ_IMAGE_PARAMS_MAX]; /* bytes of each param that is packed; 0 for a size that no param has */
 } nj_expected_image;
 
-/* What a launch needs to know of the image. */
+/* The facts of an image that a launch needs. */
 typedef struct {
     nj_image_kernel kernel;
     uint32_t own_shared_bytes; /* static, of a block */

@@ -19,7 +19,7 @@ enum {
     CTA_PER_CLUSTER = 0x3d,
 };
 
-/* What is left to read of a section of attributes. */
+/* The rest of a section of attributes that is being read. */
 typedef struct {
     nj_span rest;
     size_t *quota;
@@ -149,7 +149,7 @@ bool nj_cubin_read(nj_span image, nj_cubin *cubin, nj_error *error)
     return read_usage(cubin, error) && read_arch(cubin, error);
 }
 
-/* What is read of a kernel's attributes before they are known to be whole. */
+/* A kernel's attributes while they are read. */
 typedef struct {
     nj_reader reader;
     nj_span symbol;

@@ -10,7 +10,7 @@
 #define NJ_SYMBOLS_MAX 65536
 #define NJ_SHT_NOBITS 8 /* a section without bytes in the file: shared memory */
 
-/* What tells one vendor's images from another's, and the names of the rules that they may break. */
+/* The header of one vendor's images, and the names of the rules that they may break. */
 typedef struct {
     uint16_t machine, type;
     const char *machine_name;

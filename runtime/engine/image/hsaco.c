@@ -116,7 +116,7 @@ bool nj_hsaco_read(nj_span image, nj_hsaco *hsaco, nj_error *error)
            find_metadata(&hsaco->elf, &metadata, error) && read_metadata(hsaco, metadata, error) && check_lookups(hsaco, error);
 }
 
-/* What the metadata says of a kernel. */
+/* A kernel as the metadata describes it. */
 typedef struct {
     nj_span symbol; /* of its descriptor */
     uint64_t argument_bytes, shared_bytes, stack_bytes, wave_threads, block_threads, registers;

@@ -1,4 +1,4 @@
-/* What an image says of one of its kernels, whichever vendor's it is. */
+/* A kernel as its image describes it, for images of all vendors. */
 #ifndef NOJIT_IMAGE_IMAGE_KERNEL_H
 #define NOJIT_IMAGE_IMAGE_KERNEL_H
 

@@ -4,7 +4,7 @@
 
 #include "launch/runnable.h"
 
-/* What one launch needs beside the runnable and the arguments; lives on the stack. */
+/* The state of one launch, beside the runnable and the arguments; it lives on the stack. */
 typedef struct {
     unsigned int grid[3]; /* in CTAs */
     CUstream stream;

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-/* What is written of values while their leaves are walked: at first only counted. */
+/* A walk over the leaves of a plan's values: the first one counts them, the second one writes them. */
 typedef struct {
     const nj_hint_set *hints;
     nj_leaf_values *made; /* NULL while they are counted */

@@ -101,7 +101,7 @@ static library *find_locked(const nj_image *image, const nj_device *device, bool
     return made;
 }
 
-/* What the driver makes of a kernel's params, against what the image says. */
+/* A comparison of a kernel's params: the driver's with those of the image. */
 typedef struct {
     CUkernel handle;
     const nj_device *device;

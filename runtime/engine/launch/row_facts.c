@@ -90,7 +90,7 @@ static bool keep_if_wanted(void *context, nj_span name, const nj_constant *value
     return true;
 }
 
-/* What a name stands for in the grid of a row; NULL for an argument, or for nothing. */
+/* The constant of a name in the grid of a row; NULL for an argument or an unknown name. */
 static const nj_constant *find_constant(grid_names *it, nj_span name)
 {
     const nj_table *table = it->home->table;

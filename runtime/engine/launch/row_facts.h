@@ -15,7 +15,7 @@ typedef struct {
     size_t argument_count; /* params and options together */
 } nj_row_home;
 
-/* What a row says. The entry lacks the image's arch, the facts lack the function and the device. */
+/* A row, read for a launch. The entry lacks the image's arch, the facts lack the function and the device. */
 typedef struct {
     nj_launch_facts launch;
     nj_expected_image entry;

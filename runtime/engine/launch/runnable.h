@@ -12,7 +12,7 @@ enum {
     NJ_SOURCE_PROFILE_SCRATCH = -2,
 };
 
-/* What of its source a parameter is. */
+/* The part of its source that a parameter has. */
 typedef enum {
     NJ_PART_VALUE = 0,
     NJ_PART_MAP = 1, /* from here on, of a descriptor */
@@ -37,7 +37,7 @@ typedef struct {
     uint64_t align;
 } nj_scratch;
 
-/* What it is made of; nothing of it is kept but the function. */
+/* The facts from which a runnable is made; it keeps only the function. */
 typedef struct {
     nj_function *function;
     int device;            /* its ordinal */

@@ -19,7 +19,7 @@ typedef struct {
     uint32_t steps[NJ_DESCRIPTOR_RANK_MAX];
 } encoding;
 
-/* What is encoded. */
+/* A tensor map while it is encoded. */
 typedef struct {
     const nj_map_facts *map;
     nj_device *device;
@@ -59,7 +59,7 @@ static bool reverse(encoder *it)
     return true;
 }
 
-/* Reads what a copy takes: the kernel's block, or as many elements in another box, of as many neighbours. */
+/* Reads the box of one copy: the kernel's block, or another box with as many elements. */
 static bool reverse_box(encoder *it)
 {
     const nj_map_facts *map = it->map;

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* What tells one map of a runnable from another. */
+/* The key of a map among those of a runnable. */
 typedef struct {
     uint64_t address;
     int64_t shape[NJ_DESCRIPTOR_RANK_MAX];

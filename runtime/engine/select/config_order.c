@@ -5,13 +5,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* How many octaves farther than the nearest a problem is whose word counts 1/e of the nearest's. */
-#define REACH 0.3
-/* Problems farther than that behind the nearest have no say: each would weigh less than 2 %. */
-#define SPAN (4 * REACH)
-/* How far behind the slowest of a row a config counts that the row does not have: twice its time. */
-#define ABSENT 1000
-/* Of a distance in log space, and of a sum: what differs by less is a tie, whatever the last bit of a logarithm is. */
+/* A problem this many octaves farther than the nearest one has 1/e of its weight. */
+#define REACH_OCTAVES 0.3
+/* Problems farther away, in octaves behind the nearest, do not count: each would have less than 2 % of its weight. */
+#define SPAN_OCTAVES (4 * REACH_OCTAVES)
+/* A row counts a config that it did not measure as so much slower than its slowest one, in thousandths of an octave: as twice its time. */
+#define ABSENT_MILLIOCTAVES 1000
+/* Distances and sums are rounded to this many steps in a unit, so that the last bits of a logarithm do not decide between equal ones. */
 #define DISTANCE_STEPS 1e9
 #define SUM_STEPS 1e6
 
@@ -135,15 +135,15 @@ static void clear_met(met_configs *all)
     free(all->places);
 }
 
-/* Adds what a row says to the sums of its configs: how far each is behind, less what a config counts that it does not have.
- * Returns that, which is more than its last counts. */
+/* Adds a row's configs to their sums: how far each is behind, less what the row counts for a config that it did not measure. Returns
+ * the latter, which the caller adds to every sum. */
 static double add_word(const nj_behind_row *row, met_configs *all)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < row->count; i++) {
         most = row->behind[i] > most ? row->behind[i] : most;
     }
-    double absent = (double)((int64_t)most + ABSENT);
+    double absent = (double)((int64_t)most + ABSENT_MILLIOCTAVES);
     for (uint32_t i = 0; i < row->count; i++) {
         all->ranks[*place_of(all, row->configs[i]) - 1].sum += row->weight * ((double)row->behind[i] - absent);
     }
@@ -153,7 +153,7 @@ static double add_word(const nj_behind_row *row, met_configs *all)
 /* Enters the configs of rows, and adds up how far each is behind. */
 static void sum_up(const nj_behind_row *rows, size_t count, met_configs *all)
 {
-    /* what a config counts that no row has: to go through all configs for each row would take too long */
+    /* the sum of a config that no row measured: a pass over all configs for each row would take too long */
     double nowhere = 0.0;
     for (size_t i = 0; i < count; i++) {
         enter_configs(rows[i].configs, rows[i].count, all);
@@ -200,7 +200,7 @@ static int compare_ranks(const void *one, const void *other)
     return a->place < b->place ? -1 : a->place > b->place;
 }
 
-/* Makes an order of what was met; false without memory. */
+/* Lists the configs that were met; false without memory. */
 static bool list(const met_configs *all, nj_order *order)
 {
     order->configs = malloc((all->count + 1) * sizeof *order->configs);
@@ -211,7 +211,7 @@ static bool list(const met_configs *all, nj_order *order)
     return order->configs != NULL;
 }
 
-/* Orders configs by what they are estimated to take; of equal ones the first stays the first. */
+/* Orders configs by their estimated times; of equal ones the first stays the first. */
 static bool rank_by_cost(const nj_tuning_block *block, const nj_preference *by, met_configs *all)
 {
     nj_estimate_facts facts = {by->key, by->key_count, by->tuned.multiprocessors};
@@ -231,21 +231,21 @@ static bool rank_by_cost(const nj_tuning_block *block, const nj_preference *by, 
     return made;
 }
 
-/* Lists the rows that have a say. */
+/* Lists the rows of problems that count: those near the key. */
 static size_t near_rows(const nj_tuning_block *block, const double *distances, uint32_t nearest, nj_behind_row *rows)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < block->problem_count; i++) {
         const nj_problem *problem = &block->problems[i];
         double farther = distances[i] - distances[nearest];
-        if (farther < SPAN) {
-            rows[count++] = (nj_behind_row){exp(-farther / REACH), problem->count, problem->configs, problem->behind};
+        if (farther < SPAN_OCTAVES) {
+            rows[count++] = (nj_behind_row){exp(-farther / REACH_OCTAVES), problem->count, problem->configs, problem->behind};
         }
     }
     return count;
 }
 
-/* Orders configs by the words of near problems. */
+/* Orders configs by the measurements of near problems. */
 static bool rank_by_near(const nj_tuning_block *block, const nj_preference *by, met_configs *all)
 {
     double *distances = malloc(((size_t)block->problem_count + 1) * sizeof *distances);

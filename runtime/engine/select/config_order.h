@@ -1,15 +1,15 @@
-/* What the measured problems near a call, and estimates made of them, say about its configs.
+/* Orders the configs of a call, by the measured problems near it and by estimates made of them.
  *
- * A problem with the same key decides alone. Else estimates do, if the block has any: the least comes first, and what cannot be
- * computed last. Without them the near problems decide together: a config's rank is the mean of how far it is behind the best of
- * each, where a problem that is `d` octaves farther than the nearest weighs exp(-d / 0.3). Of configs that are alike so, the
- * nearest problem's order decides. */
+ * A problem with the same key decides alone. Else estimates do, if the block has any: the least comes first, and configs whose
+ * estimate cannot be computed come last. Without estimates the near problems decide together. A config's rank is then the mean of how
+ * far it is behind the best of each problem, where a problem that is `d` octaves farther than the nearest weighs exp(-d / 0.3). Configs
+ * of equal rank are in the nearest problem's order. */
 #ifndef NOJIT_SELECT_CONFIG_ORDER_H
 #define NOJIT_SELECT_CONFIG_ORDER_H
 
 #include "select/tuned_table.h"
 
-/* What orders the configs of a call. */
+/* The facts by which the configs of a call are ordered. */
 typedef struct {
     nj_tuned tuned;
     const int64_t *key; /* rounded to its buckets */
@@ -34,8 +34,7 @@ NJ_INTERNAL size_t nj_nearest_point(const int64_t *points, size_t count, const i
 /* The table of the device that is most like one: by multiprocessors and memory, then by name. There is at least one. */
 NJ_INTERNAL size_t nj_closest_table(const nj_tuning *tuning, nj_span name, uint64_t multiprocessors, uint64_t memory_bytes);
 
-/* How far each config is behind the best of rows in sum, of which a config that only some have counts elsewhere as an octave
- * behind the row's slowest. */
+/* One measured problem: how far each of its configs is behind the fastest, in thousandths of an octave. */
 typedef struct {
     double weight;
     uint32_t count;
@@ -43,8 +42,9 @@ typedef struct {
     const uint32_t *behind;
 } nj_behind_row;
 
-/* Fills `configs`, in the order in which rows name them, and their sums; both have room for all that rows name. Returns how many
- * there are; SIZE_MAX without memory. */
+/* Adds up how far each config is behind in all rows; a row that did not measure a config counts it as an octave behind its slowest.
+ * Fills `configs`, in the order in which rows name them, and their sums; both have room for all that rows name. Returns how many there
+ * are; SIZE_MAX without memory. */
 NJ_INTERNAL size_t nj_behind_in_sum(const nj_behind_row *rows, size_t count, uint32_t *configs, double *sums);
 
 #endif

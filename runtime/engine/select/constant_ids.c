@@ -183,7 +183,7 @@ static size_t tuple_size(const nj_constant *constant)
     return size + (constant->kind >= NJ_CONSTANT_TEXT && constant->kind < NJ_CONSTANT_TUPLE ? constant->text.size : 0);
 }
 
-/* What is behind the kind of an item: a text's size, a number, or how many items there are. */
+/* The word behind the kind of an item: a text's size, a number, or the count of items. */
 static uint64_t item_word(const nj_constant *constant)
 {
     uint64_t word = 0;

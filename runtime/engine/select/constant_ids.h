@@ -47,7 +47,7 @@ static inline bool nj_is_id(const nj_value *value)
     return value->tag == NJ_TAG_OPAQUE && value->bits < 0 && value->bits >= NJ_OPAQUE_BASE;
 }
 
-/* What expressions see of a constexpr: of a dtype or a function its name. */
+/* The value that expressions see for a constexpr: for a dtype or a function its name. */
 static inline nj_value nj_value_seen(nj_value constexpr_value)
 {
     if (nj_is_id(&constexpr_value)) {

@@ -1,10 +1,10 @@
-/* What configs are estimated to take at a call: expressions of a tuning block, as docs/bundle-format.md says. */
+/* Estimated times of configs for a call: expressions of a tuning block, as docs/bundle-format.md says. */
 #ifndef NOJIT_SELECT_ESTIMATE_H
 #define NOJIT_SELECT_ESTIMATE_H
 
 #include "table/cost.h"
 
-/* What the names in such expressions stand for. */
+/* The values of the names in such expressions. */
 typedef struct {
     const int64_t *key; /* `key0` and on */
     size_t key_count;

@@ -4,7 +4,7 @@
 #include "select/hint.h"
 #include "select/spec.h"
 
-/* What a constexpr, an option or a program's result leaves in the packed words; the last two add a word. */
+/* The mark of a constexpr, an option or a program's result in the packed words; the last two add a word. */
 enum { MARK_NOTHING = 0, MARK_NONE, MARK_FALSE, MARK_TRUE, MARK_INT, MARK_OPAQUE };
 
 /* The hints that hold for the members of a tuple, behind the packed words. The types that take the tuple, which are in

@@ -6,11 +6,11 @@
 #include "select/constexpr.h"
 #include "select/signatures.h"
 
-/* What came of a selection. */
+/* The outcome of a selection. */
 typedef enum {
     NJ_SERVED,
-    NJ_UNSERVED,     /* by any variant */
-    NJ_STOPPED,      /* where the caller wanted so */
+    NJ_UNSERVED,     /* no variant serves the call */
+    NJ_STOPPED,      /* the caller ended the selection */
     NJ_NO_MEMORY,
     /* the kernel can never take such a call */
     NJ_DERIVED_GIVEN, /* a constexpr that follows from the call is given */
@@ -27,7 +27,7 @@ typedef struct {
 
 enum { NJ_NOT_BUILT = -1, NJ_TYPES_ONLY = -2 };
 
-/* What is known of a config. */
+/* The state of a config during a selection. */
 typedef struct {
     uint8_t requires;  /* whether its `requires` holds: an nj_known */
     nj_value *derived; /* owned; NULL before */

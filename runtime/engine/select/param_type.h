@@ -27,7 +27,7 @@ typedef struct nj_type {
 bool nj_type_read(nj_span text, nj_ids *ids, nj_type *type, nj_error *error);
 void nj_type_clear(nj_type *type);
 
-/* What `*fp16` points to, `*kfp16` (to const) included; NJ_DTYPE_COUNT if the text is no such type. */
+/* The dtype to which a type such as `*fp16` or `*kfp16` (const) points; NJ_DTYPE_COUNT if the text is no such type. */
 nj_dtype nj_pointee_of(nj_span text);
 
 /* Reads `tensordesc<fp16[128,64]>`: a type that takes nothing if it is not spelled so. */

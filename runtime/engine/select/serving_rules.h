@@ -50,10 +50,10 @@ NJ_INTERNAL const nj_value *nj_match_derive(nj_match *match, uint32_t case_numbe
 /* Whether a result equals a constant that was compiled in. */
 NJ_INTERNAL bool nj_match_is_result(const nj_match *match, const nj_value *result, const nj_constant *constant);
 
-/* Whether a set of derived values is what a call comes to. */
+/* Whether a set of derived values equals the results of a call. */
 bool nj_match_derives(const nj_match *match, uint32_t number, const nj_value *results);
 
-/* What a name in an expression stands for, for a case and a config. */
+/* The meaning of a name in an expression, for a case and a config. */
 typedef enum {
     NJ_NAME_UNKNOWN,
     NJ_NAME_ARCH,

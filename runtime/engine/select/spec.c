@@ -34,7 +34,7 @@ static bool number_values(const nj_table *table, nj_ids *ids)
     return numbered;
 }
 
-/* What programs see of a constexpr that a call leaves out. */
+/* The value that programs see for a constexpr that a call leaves out. */
 static nj_value fallback_of(const nj_table *table, const nj_param *param, const nj_ids *ids)
 {
     if (!param->has_default || !nj_is_axis(table, param->name)) {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "table/table.h"
 
-/* What was measured that counts on a device. */
+/* The tuning table that counts on a device. */
 typedef struct {
     const nj_tuning_table *table; /* NULL if nothing was measured: the table's own order counts */
     int64_t multiprocessors;      /* of the device */

@@ -1,4 +1,4 @@
-/* What configs are estimated to take, as tuning tables spell it. */
+/* Estimated times of configs, as tuning tables spell them. */
 #ifndef NOJIT_TABLE_COST_H
 #define NOJIT_TABLE_COST_H
 

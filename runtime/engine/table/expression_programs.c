@@ -62,7 +62,7 @@ static nj_span behind(nj_span text, size_t column)
     return (nj_span){text.at + i, text.size - i};
 }
 
-/* What a message shows behind its words: the character, or the name of the function. */
+/* The part of an expression that a message quotes: the character, or the name of the function. */
 static nj_span culprit(const nj_syntax_error *syntax, nj_span rest)
 {
     size_t size = 0;

@@ -27,7 +27,7 @@ typedef struct {
 NJ_INTERNAL const char *nj_launch_field(size_t number);
 NJ_INTERNAL const char *nj_tensor_map_field(size_t number);
 
-/* What one launch says. */
+/* One launch of a table. */
 typedef struct nj_launch_facts {
     nj_document document;
     void *memory; /* what slots and maps lie in */

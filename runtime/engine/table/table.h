@@ -83,7 +83,7 @@ typedef struct {
     const uint32_t *behind;  /* of each, how much slower than the fastest, in thousandths of an octave */
 } nj_problem;
 
-/* What a config is estimated to take. */
+/* The estimated time of a config. */
 typedef struct {
     uint32_t config;
     nj_span picoseconds; /* postfix over key0 to key7 and multiprocessors */
@@ -98,7 +98,7 @@ typedef struct {
     nj_span problems_text, estimates_text; /* the JSON of both; the latter is empty without estimates */
 } nj_tuning_block;
 
-/* What was measured on one device. */
+/* The measurements of one device. */
 typedef struct {
     nj_span device, arch;
     uint64_t multiprocessors, memory_bytes;
@@ -121,7 +121,7 @@ extern NJ_INTERNAL const char *const nj_bucket_names[NJ_BUCKET_COUNT];
 NJ_INTERNAL bool nj_bucket_named(nj_span name, nj_bucket *bucket);
 
 #define NJ_TUNING_KEYS_MAX 8
-#define NJ_BEHIND_MAX 100000 /* the farthest that a config can be behind the fastest: a hundred octaves */
+#define NJ_BEHIND_MAX 100000 /* the farthest that a config can be behind the fastest, in thousandths of an octave */
 
 typedef struct {
     uint32_t key_count, table_count; /* no key: nothing orders the configs */

@@ -1,4 +1,4 @@
-/* What is shared by the readers of a table's parts. */
+/* Helpers that the readers of a table's parts share. */
 #ifndef NOJIT_TABLE_TABLE_READER_H
 #define NOJIT_TABLE_TABLE_READER_H
 

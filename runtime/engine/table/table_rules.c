@@ -132,7 +132,7 @@ static bool check_hints(const nj_table_reader *reader, nj_named *names, nj_error
     return right;
 }
 
-/* What constexprs have values, while each config is looked at. */
+/* The constexprs that have values, while each config is looked at. */
 typedef struct {
     const nj_table_reader *reader;
     uint32_t *marks; /* of each param: the config that last gave it a value, from 1 on */

@@ -245,7 +245,7 @@ bool nj_check_packing(const nj_table *table, size_t row, const nj_launch_facts *
     return check_row(table, row, launch, names, error);
 }
 
-/* What tells rows apart that are packed differently. */
+/* The facts of a row that decide how its params are packed. */
 typedef struct {
     uint32_t launch, signature, hints, row;
 } nj_packed;
