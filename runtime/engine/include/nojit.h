@@ -575,9 +575,10 @@ typedef struct nj_launch_setup {
 /* Selects the variant for a call and enqueues it, as `kernel[grid](*args, **keywords)` does in Python.
  *
  * The first call of a specialization selects the variant and loads its image. Each later call takes no lock, opens nothing, and
- * allocates nothing but the scratch memory that some kernels need. A specialization is what decides the variant: the arguments' types,
- * whether they are 1 or multiples of 16, constexprs, options, and what the bundle's conditions and tuning make of the values. A kernel
- * keeps 65,536 of them for each device; calls of any other select anew.
+ * allocates nothing but the scratch memory that some kernels need. The exception are tensor descriptors: the plan encodes each new one,
+ * under a lock and in memory that it keeps. A specialization is what decides the variant: the arguments' types, whether they are 1 or
+ * multiples of 16, constexprs, options, and what the bundle's conditions and tuning make of the values. A kernel keeps 65,536 of them
+ * for each device; calls of any other select anew.
  *
  *   setup     NULL: the defaults of NJ_LAUNCH_SETUP_INIT. A grid with a 0 launches nothing.
  *   Errors    reading, ARGUMENT, DRIVER, NO_VARIANT */
@@ -630,7 +631,7 @@ typedef struct nj_plan_value_info {
  *   Errors    ARGUMENT: number, info->size */
 NJ_API nj_code nj_plan_value(const nj_plan *plan, size_t number, nj_plan_value_info *info, nj_error *error);
 
-/* Enqueues a plan. It selects nothing, takes no lock, and allocates nothing but the scratch memory that some kernels need.
+/* Enqueues a plan. It selects nothing, and takes locks and allocates only as a later nj_kernel_launch does.
  *
  * The library checks the hints of nj_plan_value. You promise the rest: each pointer is to memory of its dtype on the plan's device, and
  * the variant may serve these values.
