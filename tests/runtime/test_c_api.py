@@ -340,6 +340,7 @@ def test_a_plan_rechecks_what_it_was_compiled_for(
         plan.launch([struct.pack("<Q", values[0]), struct.pack("<Q", values[1]), struct.pack("<i", values[2])])
     assert (caught.value.code, caught.value.argument) == (ARGUMENT, argument)
     assert "multiple of 16" in caught.value.what
+    assert caught.value.where.endswith(f"kernel add argument {'xyn'[argument]}")
     assert fakecuda.launch_count() == 0
 
 

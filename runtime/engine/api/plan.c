@@ -196,7 +196,7 @@ static bool launch_values(const nj_plan *plan, const void *const *values, const 
         return false;
     }
     if (!nj_leaf_values_check(&plan->values, values, error)) {
-        return nj_within_kernel(plan->kernel, error);
+        return nj_within_argument(plan->kernel, error);
     }
     if (!nj_plan_begin(plan, size, stream, &launch, error)) {
         return false;

@@ -280,12 +280,12 @@ public:
         const void *const pointers[] = {static_cast<const void *>(&values)..., nullptr};
         static constexpr detail::passed given[] = {detail::passed::of<Values>()..., detail::passed::of<std::nullptr_t>()};
         if (values_->size() != sizeof...(values)) {
-            detail::refuse("expected " + std::to_string(values_->size()) + " values", std::to_string(sizeof...(values)), about().symbol);
+            detail::refuse("expected " + std::to_string(values_->size()) + " values", std::to_string(sizeof...(values)), place());
         }
         for (std::size_t i = 0; i < sizeof...(values); i++) {
             if (const nj_plan_value_info &value = (*values_)[i]; !given[i].fits(value)) {
                 detail::refuse(std::string("expected a value of type ") + value.type, "another type of " + std::to_string(given[i].bytes) + " bytes",
-                               value.name);
+                               place() + " argument " + value.name);
             }
         }
         launch_pointers(stream, pointers, size);
@@ -305,6 +305,9 @@ public:
     [[nodiscard]] const nj_plan *get() const noexcept { return it_; }
 
 private:
+    // Names the plan in errors, as nj_error.where names a kernel.
+    [[nodiscard]] std::string place() const { return std::string("kernel ") + about().symbol; }
+
     using value_list = std::shared_ptr<const std::vector<nj_plan_value_info>>;
 
     static value_list values_of(const nj_plan *it)

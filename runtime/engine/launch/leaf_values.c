@@ -183,7 +183,7 @@ static bool refuse_hint(const nj_leaf_values *it, size_t number, const void *val
     const char *format = got.tag == NJ_TAG_POINTER ? "%#llx" : got.tag == NJ_TAG_UINT ? "%llu" : "%lld";
     nj_note_argument(error, known->source, nj_format(format, (unsigned long long)got.bits).text, "expected %s, as the plan was compiled for",
                      known->hint == 1 ? "1" : "a multiple of 16");
-    return nj_at(error, it->names[number]);
+    return nj_at(error, nj_format("argument %s", it->names[number]).text);
 }
 
 /* Returns the bits of a value that break its hint; 0 if it holds. */
