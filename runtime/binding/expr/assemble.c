@@ -5,7 +5,7 @@
 #include "python/utf8.h"
 
 #include "expr/infix.h"
-#include "expr/operations.h"
+#include "expr/operation_names.h"
 #include "expr/postfix.h"
 
 typedef struct {

@@ -1,5 +1,5 @@
 /* Calls of the driver, devices and their contexts. */
-#include "driver/open.h"
+#include "driver/find_driver.h"
 
 static nj_device devices[NJ_DEVICES_MAX]; /* guarded by nj_driver_lock, but for the atomics */
 static atomic_bool broken;

@@ -1,6 +1,6 @@
 #include "expr/infix.h"
 
-#include "expr/operations.h"
+#include "expr/operation_names.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -21,7 +21,7 @@
 #include "base/internal.h"
 #include "expr/value.h"
 
-/* Expressions in postfix name most of them: operations.h says how. */
+/* Expressions in postfix name most of them: operation_names.h says how. */
 typedef enum {
     NJ_OP_CONST_INT = 1,
     NJ_OP_CONST_BOOL = 2,

@@ -1,6 +1,6 @@
 #include "expr/postfix.h"
 
-#include "expr/operations.h"
+#include "expr/operation_names.h"
 
 static bool add(nj_assembly *made, nj_instruction instruction)
 {

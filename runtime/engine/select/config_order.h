@@ -7,7 +7,7 @@
 #ifndef NOJIT_SELECT_CONFIG_ORDER_H
 #define NOJIT_SELECT_CONFIG_ORDER_H
 
-#include "select/tuned_table.h"
+#include "select/device_tuning.h"
 
 /* The facts by which the configs of a call are ordered. */
 typedef struct {

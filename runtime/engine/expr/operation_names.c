@@ -1,4 +1,4 @@
-#include "expr/operations.h"
+#include "expr/operation_names.h"
 
 /* In the order of their numbers, which start at 1. */
 const nj_operation nj_operations[NJ_OPERATION_COUNT] = {

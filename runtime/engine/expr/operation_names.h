@@ -1,6 +1,6 @@
 /* The operations of expressions: how each is written, as manifests have it and in postfix. */
-#ifndef NOJIT_EXPR_OPERATIONS_H
-#define NOJIT_EXPR_OPERATIONS_H
+#ifndef NOJIT_EXPR_OPERATION_NAMES_H
+#define NOJIT_EXPR_OPERATION_NAMES_H
 
 #include "base/span.h"
 #include "expr/machine.h"

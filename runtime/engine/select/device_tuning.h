@@ -1,6 +1,6 @@
 /* Which tuning table counts on a device. */
-#ifndef NOJIT_SELECT_TUNED_TABLE_H
-#define NOJIT_SELECT_TUNED_TABLE_H
+#ifndef NOJIT_SELECT_DEVICE_TUNING_H
+#define NOJIT_SELECT_DEVICE_TUNING_H
 
 #include "base/device_facts.h"
 #include "base/error.h"

@@ -1,4 +1,4 @@
-#include "select/tuned_table.h"
+#include "select/device_tuning.h"
 
 #include "select/config_order.h"
 

@@ -1,6 +1,6 @@
-/* What driver.c needs of open.c. */
-#ifndef NOJIT_DRIVER_OPEN_H
-#define NOJIT_DRIVER_OPEN_H
+/* Declares what driver.c uses of find_driver.c. */
+#ifndef NOJIT_DRIVER_FIND_DRIVER_H
+#define NOJIT_DRIVER_FIND_DRIVER_H
 
 #include "driver/driver.h"
 

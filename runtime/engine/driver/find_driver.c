@@ -1,5 +1,5 @@
 /* Which driver this process uses, and opening it. */
-#include "driver/open.h"
+#include "driver/find_driver.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
