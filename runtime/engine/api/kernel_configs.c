@@ -16,7 +16,7 @@ typedef struct {
     size_t settings, items, chars;
 } settings_room;
 
-/* Where the next of each goes. */
+/* The next free place of each kind. */
 typedef struct {
     nj_keyword *setting;
     nj_arg *item;

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-/* Where a struct ends that goes as far as a member: the least size that a caller may set, once newer members follow it. */
+/* The size of a struct up to a member: the least that a caller may set, once newer members follow it. */
 #define NJ_END_OF(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
 
 /* No struct grows to so many bytes: a size above is one that nobody has set. */

@@ -8,7 +8,7 @@
 /* A compressed part of the file that the index pins. */
 typedef struct {
     uint64_t stored_bytes, raw_bytes;
-    nj_span sha256; /* of what is stored, in hex */
+    nj_span sha256; /* of the stored bytes, in hex */
 } nj_stored_section;
 
 /* One kernel, as the index lists it. */

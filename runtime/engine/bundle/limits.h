@@ -14,7 +14,7 @@ enum {
     NJ_ATTACHMENTS_MAX = 64,
     NJ_STATEMENT_BYTES_MAX = 4 << 20, /* of the signed statement beside a bundle */
     NJ_DRIVER_MAX = 1000000,
-    /* what is decompressed stays in proportion to the file: a kernel, or an attachment, may have so much, and so many times what is stored */
+    /* decompressed bytes stay in proportion to the file: the most of a kernel or an attachment, and the most as a multiple of its stored bytes */
     NJ_FREE_BYTES = 4 << 10,
     NJ_SECTION_RATIO_MAX = 32,
     NJ_PAYLOAD_RATIO_MAX = 64,

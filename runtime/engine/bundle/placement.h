@@ -13,7 +13,7 @@ typedef struct {
     const unsigned char *sha256; /* of the group as stored */
 } nj_group;
 
-/* Where the images of a kernel lie. */
+/* The places of a kernel's images. */
 typedef struct nj_placement {
     const unsigned char *records; /* in the bytes that were read */
     size_t images, groups;
@@ -22,7 +22,7 @@ typedef struct nj_placement {
     uint64_t *firsts;        /* of each group, its first image */
 } nj_placement;
 
-/* Where an image lies. */
+/* The place of an image. */
 typedef struct {
     size_t number; /* of its group */
     nj_group group;

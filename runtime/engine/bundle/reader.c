@@ -16,7 +16,7 @@ struct nj_group_bytes {
 typedef struct {
     uint64_t start, raw_bytes;
     size_t stored_bytes;
-    const unsigned char *sha256; /* of what is stored */
+    const unsigned char *sha256; /* of the stored bytes */
 } nj_part_place;
 
 static bool check_digest(nj_span stored, const unsigned char *sha256, nj_error *error)
@@ -38,7 +38,7 @@ bool nj_frame_read(const nj_reader_calls *calls, nj_span frame, void *raw, uint6
            (raw_bytes == 0 || calls->decompress(calls->context, frame, raw, (size_t)raw_bytes, error));
 }
 
-/* Reads what is stored, new; NULL with `error` filled. */
+/* Reads the stored bytes, new; NULL with `error` filled. */
 static unsigned char *read_stored(const nj_reader *it, const nj_part_place *part, nj_error *error)
 {
     unsigned char *stored = malloc(part->stored_bytes + 1);

@@ -13,7 +13,7 @@ static struct {
     const char *(*error_name)(size_t code);
 } zstd;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards what is above and below, until `known` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables above and below, until `known` */
 static bool known;
 
 /* The decompressor of the last call, which the next takes: it has 160 KB, and new ones would cost a page fault for every page in use. */

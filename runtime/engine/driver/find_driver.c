@@ -112,7 +112,7 @@ bool nj_driver_find(void)
         open_locked(RTLD_NOLOAD);
     }
     if (library != NULL && !found) {
-        /* what is missing is told when the driver is asked for */
+        /* the first use of the driver reports the missing file */
         (void)find_symbols();
     }
     known = found;

@@ -36,7 +36,8 @@ static nj_outcome raise_shared(nj_function *function, const nj_device *device, i
     return outcome;
 }
 
-/* Where they are lost, to what every runnable of the function needs: each sees only that the limits were raised since. */
+/* Raises the limits of a kernel. If a reset lost them, raises them to the most that any of its runnables needs: those do not raise them
+ * again. */
 static nj_outcome raise_locked(nj_function *function, const nj_device *device, unsigned int dynamic_bytes, unsigned int num_ctas,
                                bool lost)
 {

@@ -41,7 +41,7 @@ static bool fail_at(parser *it, const unsigned char *at, const char *what)
     return false;
 }
 
-/* Says what is wrong with the token at hand. */
+/* Reports the current token as an error. */
 static bool fail(parser *it, const char *what)
 {
     return fail_at(it, it->token.at, what);
@@ -114,7 +114,7 @@ static const unsigned char *symbol_end(const unsigned char *at, const unsigned c
     return memchr("-+*%<>(),", *at, 9) != NULL ? at + 1 : NULL;
 }
 
-/* Says what is wrong with characters that no token begins with. */
+/* Reports characters with which no token begins. */
 static bool fail_to_read(parser *it, const unsigned char *at)
 {
     static const char *const instead[][2] = {
@@ -192,7 +192,7 @@ static void put_span(parser *it, nj_span word)
     put(it, (const char *)word.at, word.size);
 }
 
-/* In single quotes, unless it holds one. */
+/* Writes a string in single quotes, unless it contains one. */
 static void put_string(parser *it, nj_span quoted)
 {
     const char quote = memchr(quoted.at + 1, '\'', quoted.size - 2) == NULL ? '\'' : '"';

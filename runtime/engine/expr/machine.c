@@ -192,7 +192,7 @@ static bool push(const nj_instruction *instruction, const nj_value *slots, nj_va
     case NJ_OP_CONST_BOOL: *top = (nj_value){.tag = NJ_TAG_BOOL, .bits = operand != 0}; return true;
     case NJ_OP_CONST_NONE: *top = (nj_value){.tag = NJ_TAG_NONE}; return true;
     case NJ_OP_CONST_OPAQUE: *top = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = operand}; return true;
-    default: /* NJ_OP_LOAD: of what is no plain value NJ_OP_HAS says that it is there, and every other fails */
+    default: /* NJ_OP_LOAD: of a value that is not plain, NJ_OP_HAS says that it is there; every other operation fails */
         *top = slots[operand];
         return (top->tag != NJ_TAG_MISSING && top->tag != NJ_TAG_UNKNOWN) ||
                fail(why, NJ_OP_LOAD, *top, (nj_value){.tag = NJ_TAG_INT, .bits = operand});

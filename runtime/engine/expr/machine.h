@@ -83,7 +83,7 @@ static inline bool nj_is_unary(uint8_t op)
 /* Says whether `code` is a program over `slots` slots that keeps its stack: `nj_run` relies on it. */
 NJ_INTERNAL bool nj_program_valid(const nj_instruction *code, size_t length, size_t slots);
 
-/* Where a program failed. */
+/* The operation at which a program failed. */
 typedef struct {
     uint8_t op;           /* the operation; 0 if the result is no value that a program may leave */
     nj_value left, right; /* its operands; of NJ_OP_LOAD the slot's value, and its number as an int */

@@ -1,6 +1,6 @@
 #include "expr/operation_names.h"
 
-/* In the order of their numbers, which start at 1. */
+/* The operations in the order of their numbers, which start at 1. */
 const nj_operation nj_operations[NJ_OPERATION_COUNT] = {
     {"CONST_INT", NULL, NJ_OP_CONST_INT, 0, false},
     {"CONST_BOOL", NULL, NJ_OP_CONST_BOOL, 0, false},

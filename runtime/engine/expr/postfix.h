@@ -1,4 +1,4 @@
-/* Programs made of expressions in postfix, with what is constant computed: as runtime/expr/postfix.py says. */
+/* Programs made of expressions in postfix, with constant parts computed: as runtime/expr/postfix.py says. */
 #ifndef NOJIT_EXPR_POSTFIX_H
 #define NOJIT_EXPR_POSTFIX_H
 

@@ -23,7 +23,7 @@ typedef struct {
     nj_taker take;
 } nj_field;
 
-/* Takes a whole document, which must outlive what is read of it. To be closed, whether or not this succeeds. */
+/* Takes a whole document, which must outlive the texts that are read from it. The caller closes the document, whether or not this succeeds. */
 bool nj_document_take(nj_document *it, nj_span raw, nj_taker take, void *into, nj_error *error);
 void nj_document_close(nj_document *it);
 

@@ -29,7 +29,7 @@ static bool refuse_spelling(const nj_scan *it, const char *what)
                     "expected canonical JSON (sorted unique keys, no spaces)");
 }
 
-/* Refuses what is not the character that must stand here. */
+/* Refuses another character than the one that must stand here. */
 static bool refuse_character(const nj_scan *it)
 {
     bool is_space = it->at < it->end && (*it->at == ' ' || *it->at == '\t' || *it->at == '\n' || *it->at == '\r');

@@ -31,7 +31,7 @@ static bool is_printable(uint32_t point)
     return true;
 }
 
-/* Takes the next code point of UTF-8 that is valid; what is not makes some code point, and reads no further than the end. */
+/* Takes the next code point of valid UTF-8. Invalid bytes give some code point, and this reads no further than the end. */
 static uint32_t next_of_utf8(nj_span *rest)
 {
     unsigned char lead = rest->at[0];

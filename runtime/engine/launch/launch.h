@@ -14,7 +14,7 @@ typedef struct {
     CUtensorMap maps[NJ_DESCRIPTORS_MAX];
 } nj_launch_state;
 
-/* Returns what is passed for scratch memory, NJ_SOURCE_GLOBAL_SCRATCH or NJ_SOURCE_PROFILE_SCRATCH. */
+/* Returns the param of scratch memory, for NJ_SOURCE_GLOBAL_SCRATCH or NJ_SOURCE_PROFILE_SCRATCH. */
 static inline void *nj_launch_scratch_param(nj_launch_state *launch, int source)
 {
     return &launch->scratch_address[NJ_SOURCE_GLOBAL_SCRATCH - source];

@@ -38,7 +38,7 @@ typedef struct {
 bool nj_leaf_values_find(nj_leaf_values *it, const nj_table *table, size_t row, nj_ids *ids, const nj_runnable *runnable, nj_error *error);
 void nj_leaf_values_clear(nj_leaf_values *it);
 
-/* Says what argument a value is; NJ_ARG_NONE if it is compiled in. Sets `dtype` to that of the number, or of what is pointed to. */
+/* The kind of argument that a value is; NJ_ARG_NONE if it is compiled in. Sets `dtype` to that of the number or of the memory. */
 nj_arg_kind nj_leaf_value_kind(const nj_leaf_value *value, nj_dtype *dtype);
 
 /* Checks the hints that the variant was compiled for, by one mask; false with `error` filled. */

@@ -28,7 +28,7 @@ NJ_INTERNAL bool nj_plan_cache_publish(nj_plan_cache *cache, const nj_key *key, 
 /* Drops all entries; `drop`, which may be NULL, gets each plan, and finds the cache empty. */
 NJ_INTERNAL void nj_plan_cache_clear(nj_plan_cache *cache, void (*drop)(void *plan));
 
-/* Calls `visit` with each plan until that returns another number than 0; returns what it returned last. */
+/* Calls `visit` with each plan until that returns another number than 0; returns its last result. */
 NJ_INTERNAL int nj_plan_cache_visit(nj_plan_cache *cache, int (*visit)(void *plan, void *context), void *context);
 
 #endif

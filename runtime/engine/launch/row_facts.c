@@ -72,7 +72,7 @@ bool nj_row_constexprs(const nj_table *table, size_t row, nj_take_constexpr take
 
 /* -- the grid -- */
 
-/* Where the expressions of a grid find names. */
+/* The names that the expressions of a grid find. */
 typedef struct {
     const nj_row_home *home;
     size_t row;
@@ -232,7 +232,7 @@ static bool take_descriptor(row_reading *it, const nj_slot_facts *slot, nj_span 
     return taken;
 }
 
-/* Takes what is passed of a leaf, whose slots come next: they were checked. */
+/* Takes the slots of a leaf, which come next and were checked. */
 static bool take_leaf(void *context, const nj_leaf *leaf)
 {
     row_reading *it = context;

@@ -24,7 +24,8 @@ typedef struct {
     nj_map_facts maps[NJ_DESCRIPTORS_MAX];
 } nj_row_facts;
 
-/* Reads a row, and checks what it packs. False with `error` filled. To be closed, whether or not this succeeds. */
+/* Reads a row, and checks the params that it packs. False with `error` filled. The caller closes the facts, whether or not this
+ * succeeds. */
 NJ_INTERNAL bool nj_row_facts_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error);
 NJ_INTERNAL void nj_row_facts_close(nj_row_facts *facts);
 

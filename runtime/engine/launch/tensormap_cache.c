@@ -22,7 +22,7 @@ typedef struct {
 } cached_map;
 
 typedef struct nj_map_table {
-    struct nj_map_table *smaller; /* what it took the place of: somebody may still read it */
+    struct nj_map_table *smaller; /* the table that this one replaced: other threads may still read it */
     unsigned int sets;             /* a power of two */
     cached_map ways[];               /* set by set */
 } nj_map_table;

@@ -23,7 +23,7 @@ typedef struct {
 
 struct nj_map_table;
 
-/* By their hash: in 2 sets at first, in 128 as more are met, so that each layer of a model finds its weights'. */
+/* The maps by their hash: in 2 sets at first, and in up to 128 as more come, so that each layer of a model finds those of its weights. */
 typedef struct {
     pthread_mutex_t lock; /* of who adds */
     atomic_uint edition;  /* odd while a map is written: what was read meanwhile is none */

@@ -94,7 +94,7 @@ static uint32_t measure(const nj_tuning_block *block, const nj_preference *by, d
     return nearest;
 }
 
-/* Where a config's place is kept, or would be. */
+/* The cell of a config's place, which is 0 if the config was not met. */
 static size_t *place_of(const met_configs *all, uint32_t config)
 {
     size_t at = (size_t)((uint64_t)config * UINT64_C(0x9e3779b97f4a7c15) >> 32) & all->mask;
@@ -190,7 +190,7 @@ size_t nj_behind_in_sum(const nj_behind_row *rows, size_t count, uint32_t *confi
     return made ? all.count : SIZE_MAX;
 }
 
-/* By their sums; of equal ones the first stays the first. */
+/* Orders configs by their sums; of equal ones the first stays the first. */
 static int compare_ranks(const void *one, const void *other)
 {
     const ranked_config *a = one, *b = other;

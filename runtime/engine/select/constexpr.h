@@ -8,7 +8,7 @@
 /* Whether two are of equal type and value: True, 1 and 1.0 differ, and so do 0.0 and -0.0; a NaN equals itself. */
 NJ_INTERNAL bool nj_constant_same(const nj_constant *one, const nj_constant *other);
 
-/* Where the items of tuples lie that `nj_constexpr_resolve` makes. */
+/* The items of tuples that `nj_constexpr_resolve` makes. */
 typedef struct nj_resolved_items {
     struct nj_resolved_items *next;
     nj_constant items[];

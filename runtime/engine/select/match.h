@@ -17,10 +17,10 @@ typedef enum {
     NJ_UNKNOWN_NAME,  /* an option is given that no config has */
     NJ_WRONG_KIND,    /* an argument is of a kind that no type of its param takes */
     NJ_VALUE_MISSING, /* a matrix constexpr has neither a value nor a default */
-    NJ_UNTYPED,       /* an address leaves open what it points to where that would decide the variant */
+    NJ_UNTYPED,       /* the dtype of an address is unknown, and would decide the variant */
 } nj_verdict;
 
-/* Where a call that is refused is wrong. */
+/* The wrong part of a refused call. */
 typedef struct {
     uint32_t place; /* of a param, of an option behind all params, or of an axis whose value is missing */
 } nj_fault;

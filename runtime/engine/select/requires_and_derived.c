@@ -32,7 +32,7 @@ nj_found_name nj_match_name(const nj_match *match, uint32_t case_number, uint32_
     return (nj_found_name){.kind = param->has_default ? NJ_NAME_CONSTANT : NJ_NAME_UNKNOWN, .constant = &param->fallback};
 }
 
-/* Where the expressions of a table are evaluated. */
+/* The names and values with which the expressions of a table are evaluated. */
 typedef struct {
     nj_match *match;
     uint32_t case_number, config;

@@ -45,7 +45,7 @@ static bool takes_addresses(const nj_param_types *param)
     return any;
 }
 
-/* Where the types of a param lie until it is known how many there are. */
+/* The types of a param, until all are counted. */
 typedef struct {
     nj_type types[NJ_TYPES_MAX];
     nj_span spelled[NJ_TYPES_MAX];

@@ -18,7 +18,7 @@ typedef struct {
     uint64_t pointers[NJ_DTYPE_COUNT + 1]; /* for each nj_dtype, which of the types take a pointer to it; all do if it does not say */
 } nj_param_types;
 
-/* Where a name of a table's expressions is found. */
+/* The place of a name of a table's expressions. */
 typedef struct {
     nj_span name; /* NULL: nowhere */
     int32_t place; /* of a param, or one less than the negative of an axis's */
@@ -41,7 +41,7 @@ typedef struct {
 NJ_INTERNAL bool nj_signatures_init(nj_signatures *signatures, const nj_table *table, nj_ids *ids, nj_error *error);
 NJ_INTERNAL void nj_signatures_clear(nj_signatures *signatures);
 
-/* Where a name is found; its `name` is NULL if it is neither an axis's nor a param's. */
+/* Finds the place of a name; its `name` is NULL if it is neither an axis's nor a param's. */
 const nj_known_name *nj_signatures_find(const nj_signatures *signatures, nj_span name);
 
 /* Reads the types of one param. False with `error` filled; `nj_param_clear` is due in either case. */

@@ -28,7 +28,7 @@ typedef struct {
     int64_t string, dtype;
 } nj_alias;
 
-/* Where a param, constexpr, option or program leaves its mark in the key. */
+/* The place of a param, constexpr, option or program in the key. */
 typedef struct {
     uint16_t word;
     uint8_t shift;
@@ -36,7 +36,7 @@ typedef struct {
     bool hint_16; /* whether some variant was compiled for values divisible by 16 */
     bool hint_1;  /* and for the value 1 */
     uint8_t type_count;
-    const nj_type *types; /* NULL for what is not a runtime param */
+    const nj_type *types; /* NULL for all but runtime params */
     const nj_param_types *param;
     nj_value fallback; /* of a constexpr: what programs see where the call gives none */
     uint16_t alias_count;

@@ -88,7 +88,7 @@ void nj_tuning_key_clear(nj_tuning_key *key)
     *key = (nj_tuning_key){0};
 }
 
-/* Where a name of a tuning key is found. */
+/* The place of a name of a tuning key. */
 static bool find_param(void *context, nj_span name, nj_instruction *push)
 {
     const nj_signatures *signatures = context;

@@ -10,7 +10,7 @@
 
 typedef struct {
     nj_span name;
-    uint32_t number; /* what it was before it was sorted */
+    uint32_t number; /* its place before the names were sorted */
 } nj_named;
 
 /* Sorts names. Returns one that comes twice; NULL if each comes once. */

@@ -114,7 +114,7 @@ typedef enum {
     NJ_BUCKET_COUNT,
 } nj_bucket;
 
-/* As tables and manifests name them. */
+/* Their names in tables and manifests. */
 extern NJ_INTERNAL const char *const nj_bucket_names[NJ_BUCKET_COUNT];
 
 /* Finds a bucket by its name; false if it is none. */

@@ -88,7 +88,7 @@ static bool check_options(const nj_table_reader *reader, nj_named *names, nj_err
     return right;
 }
 
-/* Whether what follows a param in the path of a leaf is places in tuples, `.1.0`, each in its one spelling. */
+/* Whether the rest of a leaf's path, behind the param, consists of places in tuples, `.1.0`, each in its one spelling. */
 static bool are_places(nj_span places)
 {
     size_t digits = 1;

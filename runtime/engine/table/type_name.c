@@ -132,7 +132,7 @@ static bool is_utf8(nj_span text)
     return true;
 }
 
-/* Decodes the text of a constant, which escapes what is not plain, and nothing else. Writes to `decoded` unless that is NULL. */
+/* Decodes the text of a constant, which escapes all characters that are not plain, and no others. Writes to `decoded` unless that is NULL. */
 static bool decode(nj_span text, unsigned char *decoded, nj_span *value)
 {
     size_t size = 0;

@@ -198,7 +198,7 @@ static bool refuse_packing(const nj_walk *walk, nj_error *error)
     return nj_break(error, "layout", got.text, "expected %s", walk->fault.text);
 }
 
-/* Checks what is packed for a signature and its hints, which come sorted. */
+/* Checks the params that are packed for a signature and its sorted hints. */
 static bool check_packing(const nj_table *table, uint32_t signature, const nj_hint_set *set, const nj_named *hints,
                           const nj_launch_facts *launch, nj_error *error)
 {

@@ -4,7 +4,7 @@
 
 #include "table/launch_facts.h"
 
-/* A text that says what is missing; empty if nothing is. */
+/* A text that names the missing part; empty if none is missing. */
 typedef nj_text nj_packing_fault;
 
 /* Says what a tensor map lacks to describe a descriptor of this type. */
