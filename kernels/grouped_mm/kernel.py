@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in, range_of
+from nojit.kernels.products.kernel_groups import READ, first_cursor, next_cursor, place_in, range_of
 from nojit.kernels.products.kernel_tiles import multiply, place_piece, spread
 
 
@@ -41,7 +41,8 @@ def grouped_mm_kernel(
 
     `programs`: number of programs, which the manifest's grid reads; `has_bias`: 1 if the bias is added, else 0.
     """
-    cursor = first_cursor(offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
+    ahead = tl.arange(0, READ)
+    cursor = first_cursor(offs_ptr, groups, m_len, n_len, ahead, BLOCK_M, BLOCK_N)
     lanes = tl.arange(0, BLOCK_K)
     while cursor[1] < groups:
         group = cursor[1]
@@ -61,7 +62,7 @@ def grouped_mm_kernel(
             acc += tl.load(bias_ptrs, mask=cols < n_len, other=0.0).to(tl.float32)[None, :]
         out_ptrs = spread(out_ptr, rows, cols, stride_om, stride_on)
         tl.store(out_ptrs, acc.to(out_ptr.dtype.element_ty), mask=in_rows & in_cols)
-        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
+        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, ahead, BLOCK_M, BLOCK_N)
 
 
 @triton.jit

@@ -7,7 +7,7 @@ with masks.
 """
 
 from nojit.kernels.kernel_functions import opaque
-from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in
+from nojit.kernels.products.kernel_groups import READ, first_cursor, next_cursor, place_in
 from nojit.kernels.products.kernel_sm90 import copy_steps, lanes_of, prefetch, store_rows
 from nojit.kernels.products.kernel_sm90_scales import prefetch_ends
 from nojit.kernels.products.kernel_sm90_tiles import OWNED, halves_of
@@ -17,6 +17,12 @@ from triton.experimental.gluon.language.nvidia.hopper import tma
 
 UNIT = gl.constexpr(8)
 """Elements that a thread stores at once. The columns of the result and the distance of its rows are multiples of it."""
+
+
+@gluon.jit
+def lanes_ahead():
+    """Count the groups that a cursor reads at once, in each warp alike."""
+    return gl.arange(0, READ, layout=gl.BlockedLayout([1], [32], [gl.num_warps()], [0]))
 
 
 @gluon.jit
@@ -37,7 +43,8 @@ def produce(
     groups, m_len, n_len, k_len, b_step = opaque(sizes)
     steps = gl.cdiv(k_len, maps[0].block_type.shape[3] * TOGETHER) * TOGETHER
     copied = 0
-    cursor = first_cursor(offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
+    lanes = lanes_ahead()
+    cursor = first_cursor(offs_ptr, groups, m_len, n_len, lanes, TILE[0], TILE[1])
     while cursor[1] < groups:
         group = cursor[1]
         row, col, left = place_in(cursor, n_len, TILE[0], TILE[1], TILE[2])
@@ -48,7 +55,7 @@ def produce(
         boxes = gl.minimum(gl.cdiv(left, HIGH), MOST)
         sources = (0, group * b_step, row, col)
         copied = copy_steps(maps[0], maps[1], memory, barriers, sources, 0, steps, copied, TILE, TRANS, boxes)
-        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
+        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, lanes, TILE[0], TILE[1])
 
 
 @gluon.jit

@@ -2,7 +2,7 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in
+from nojit.kernels.products.kernel_groups import READ, first_cursor, next_cursor, place_in
 from nojit.kernels.products.kernel_scales import add_steps
 from nojit.kernels.products.kernel_tiles import spread
 
@@ -45,7 +45,8 @@ def scaled_grouped_mm_kernel(
 
     `programs`: number of programs, which the manifest's grid reads.
     """
-    cursor = first_cursor(offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
+    ahead = tl.arange(0, READ)
+    cursor = first_cursor(offs_ptr, groups, m_len, n_len, ahead, BLOCK_M, BLOCK_N)
     span: tl.constexpr = 128 if BLOCK_SCALES else 1
     while cursor[1] < groups:
         group = cursor[1]
@@ -71,4 +72,4 @@ def scaled_grouped_mm_kernel(
             acc *= tl.load(column_ptrs, mask=in_cols, other=0.0)[None, :]
         out_ptrs = spread(out_ptr, rows, cols, stride_om, stride_on)
         tl.store(out_ptrs, acc.to(out_ptr.dtype.element_ty), mask=in_rows[:, None] & in_cols[None, :])
-        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, BLOCK_M, BLOCK_N)
+        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, ahead, BLOCK_M, BLOCK_N)

@@ -6,7 +6,7 @@
 from nojit.kernels.kernel_functions import opaque
 from nojit.kernels.products.kernel_groups import first_cursor, next_cursor, place_in
 from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, operands_of
-from nojit.kernels.products.kernel_sm90_groups import of_group, produce, store_tile
+from nojit.kernels.products.kernel_sm90_groups import lanes_ahead, of_group, produce, store_tile
 from nojit.kernels.products.kernel_sm90_scales import DEEP, scale_ends, sum_steps, width_of
 from nojit.kernels.products.kernel_sm90_tiles import OWNED, discard
 from triton.experimental import gluon
@@ -38,7 +38,8 @@ def _consume(
     groups, m_len, n_len, k_len, _ = opaque(sizes)
     steps = gl.cdiv(k_len, DEEP * TOGETHER) * TOGETHER
     used = 0
-    cursor = first_cursor(offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
+    lanes = lanes_ahead()
+    cursor = first_cursor(offs_ptr, groups, m_len, n_len, lanes, TILE[0], TILE[1])
     while cursor[1] < groups:
         group = cursor[1]
         row, col, left = place_in(cursor, n_len, TILE[0], TILE[1], TILE[2])
@@ -65,7 +66,7 @@ def _consume(
             for step in range(steps):
                 discard(barriers[0], barriers[1], used + step, TILE[3])
         used += steps
-        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, TILE[0], TILE[1])
+        cursor = next_cursor(cursor, offs_ptr, groups, m_len, n_len, lanes, TILE[0], TILE[1])
     tma.store_wait(0)
 
 

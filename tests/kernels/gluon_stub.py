@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from types import CodeType, SimpleNamespace
 from typing import Any
@@ -218,6 +219,8 @@ def _poisoned(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
 def _load(pointer: Pointer, mask: Any = None, other: float = 0.0, **_: Any) -> Any:
     if not isinstance(pointer.place, Tensor):
         return pointer.memory[pointer.place].item()
+    if mask is None:
+        return pointer.memory[pointer.place]
     found = pointer.memory[torch.where(mask, pointer.place, 0)]
     return torch.where(mask, found, torch.tensor(other, dtype=found.dtype))
 
@@ -236,6 +239,23 @@ def _where(condition: Any, one: Any, other: Any) -> Any:
 def _minimum(one: Any, other: Any) -> Any:
     tensors = [x for x in (one, other) if isinstance(x, Tensor)]
     return tensors[0].clamp(max=other if tensors[0] is one else one) if tensors else min(one, other)
+
+
+def _maximum(one: Any, other: Any) -> Any:
+    tensors = [x for x in (one, other) if isinstance(x, Tensor)]
+    return tensors[0].clamp(min=other if tensors[0] is one else one) if tensors else max(one, other)
+
+
+def _scan(values: Tensor | tuple[Tensor, ...], _axis: int, function: Callable[..., Any]) -> Any:
+    """Return for each element what a function of two makes of it and of all before it."""
+    rows = zip(*([value.tolist() for value in values] if isinstance(values, tuple) else [values.tolist()]), strict=True)
+    found = list(accumulate(rows, lambda one, other: _as_tuple(function(*one, *other))))
+    scanned = tuple(torch.tensor(column) for column in zip(*found, strict=True))
+    return scanned if isinstance(values, tuple) else scanned[0]
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _assembly(text: str, constraints: str, args: Sequence[Any], *_: Any, **__: Any) -> None:
@@ -313,9 +333,10 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         store=_store,
         atomic_add=_atomic_add,
         cdiv=lambda a, b: -(-a // b),
-        maximum=max,
+        maximum=_maximum,
         minimum=_minimum,
         where=_where,
+        num_warps=lambda: 1,
         zeros=lambda shape, dtype, layout: torch.zeros(shape, dtype=dtype),
         zeros_like=torch.zeros_like,
         arange=lambda first, last, layout: torch.arange(first, last),
@@ -339,9 +360,14 @@ def _namespace(program: list[int]) -> dict[str, Any]:
         constexpr=gl.constexpr,
         static_range=range,
         load=_load,
+        int32=gl.int32,
         minimum=_minimum,
-        maximum=max,
+        maximum=_maximum,
         where=_where,
+        associative_scan=_scan,
+        sum=lambda value, _: value.sum().item(),
+        max=lambda value, _: value.max().item(),
+        min=lambda value, _: value.min().item(),
         abs=torch.abs,
         exp2=torch.exp2,
         rsqrt=torch.rsqrt,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -132,6 +133,28 @@ def test_what_maps_cannot_describe_goes_over_pointers(a, b):
     assert names == ["grouped_mm"]
 
 
+def cursor_functions() -> dict[str, Any]:
+    """Return the functions of cursors as plain Python."""
+    paths = ("kernel_functions.py", "products/kernel_tiles.py", "products/kernel_groups.py")
+    return functions(*(sm90.KERNELS / path for path in paths))
+
+
+@pytest.mark.parametrize("tile", [(16, 64), (64, 256)], ids=str)
+def test_a_cursor_reads_many_groups_at_once(tile):
+    device, reads = cursor_functions(), Counter()
+    load = device["tl"].load
+
+    def counted(pointer: Pointer) -> Any:
+        reads["ends"] += 1
+        return load(pointer)
+
+    device["tl"].load = counted
+    lengths = (0,) * 255 + (3,)
+    cursor = device["seek"](0, -1, 0, 0, 0, Pointer(ends(lengths)), 256, 3, 64, torch.arange(32), *tile)
+    assert cursor == (255, 0, 0, 3)
+    assert reads["ends"] <= 2 * 9
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_programs_compute_each_tile_once(seed):
     """Walk the cursor alone, as every part of every program does."""
@@ -139,16 +162,13 @@ def test_programs_compute_each_tile_once(seed):
     block_m, block_n, height = chosen["BLOCK_M"], chosen["BLOCK_N"], chosen["GROUP"]
     lengths = tuple(rng.choice((0, 0, 1, 63, 64, 65, 300, 1000)) for _ in range(rng.choice((1, 3, 40, 512))))
     n, rows, offs = rng.choice((8, 256, 300, 1030)), sum(lengths) + 9, Pointer(ends(lengths))
-    files = [
-        sm90.KERNELS / path for path in ("kernel_functions.py", "products/kernel_tiles.py", "products/kernel_groups.py")
-    ]
-    device = functions(*files)
-    programs, seen = rng.choice((1, 7, 132)), Counter()
+    device = cursor_functions()
+    programs, seen, lanes = rng.choice((1, 7, 132)), Counter(), torch.arange(32)
     for program in range(programs):
-        number, cursor = program, (0, 0, 0, device["end_of"](0, offs, 0, rows))
-        while (cursor := device["seek"](number, *cursor, offs, len(lengths), rows, n, block_m, block_n))[0] < len(
-            lengths
-        ):
+        number, cursor = program, (-1, 0, 0, 0)
+        while (cursor := device["seek"](number, *cursor, offs, len(lengths), rows, n, lanes, block_m, block_n))[
+            0
+        ] < len(lengths):
             row, col, left = device["place_in"]((number, *cursor), n, block_m, block_n, height)
             assert left > 0
             seen[cursor[0], row, row + left, col] += 1
