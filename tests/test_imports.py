@@ -557,8 +557,11 @@ def test_families_import_shared_parts_and_few_others():
     assert found == table
 
 
-# the backward pass of flex attention shares device functions with that of flash attention
+# the backward pass of flex attention shares device functions with that of flash attention; sums of products share the cost model of products
 BEHIND_DOORS = {
+    ("nojit.kernels.mm_plus_mm.cost", "nojit.kernels.bmm.cost"),
+    ("nojit.kernels.mm_plus_mm.launch", "nojit.kernels.bmm.cost"),
+    ("nojit.kernels.mm_plus_mm.launch_parts", "nojit.kernels.bmm.cost"),
     ("nojit.kernels.flex.kernel_sm90_bwd", "nojit.kernels.flash_attention.kernel_sm90_bwd"),
     ("nojit.kernels.compat.deepspeed.softmax", "nojit.kernels.block_sparse.checks"),
     ("nojit.kernels.compat.deepspeed.sparse_self_attention", "nojit.kernels.block_sparse.checks"),

@@ -16,7 +16,7 @@ from nojit.kernels.products.problem_shapes import TUNED
 from nojit.kernels.products.splits import TILE
 from nojit.kernels.products.tile_costs import BYTES_PER_NS, Sizes, Tile, Work, read_tiles
 
-__all__ = ["Schedule", "schedule_of"]
+__all__ = ["ELEMENT_BYTES", "STEP", "TILES", "Schedule", "fastest_sums", "schedule_of"]
 
 
 class Schedule(NamedTuple):
@@ -126,6 +126,27 @@ def schedule_of(
     return even[1]._replace(is_copied=True) if even[0] + copy < best[0] else best[1]
 
 
+def fastest_sums(work: Work) -> tuple[float, Schedule]:
+    """Choose how a product writes fp32 sums, in one part of K or in several; return its time, with that to add its sums up."""
+    return min(_sums(work))
+
+
+def _sums(work: Work) -> Iterator[tuple[float, Schedule]]:
+    batch, rows, cols, _ = work.sizes
+    for tile in TILES:
+        if rows <= TILE < tile.rows or not _divides(tile, work):
+            continue
+        for parts in (1, *work.divisions(tile)):
+            sums = parts * (tile.part + batch * rows * cols * tile.partial_sum)
+            yield work.time(tile, parts) + sums, Schedule(tile.rows, tile.cols, parts)
+
+
+def _divides(tile: Tile, work: Work) -> bool:
+    """Return whether a tile has a kernel for parts of K."""
+    side = tile.rows, tile.cols
+    return side not in UNSPLIT_TILES and (work.copied_rows == TILE or side in SPLIT_TILES_OF_FEW_ROWS)
+
+
 def _schedules(work: Work, *, has_epilogue: bool, splits: bool = True) -> Iterator[tuple[float, Schedule]]:
     """List the schedules of a product, with their times.
 
@@ -142,7 +163,7 @@ def _schedules(work: Work, *, has_epilogue: bool, splits: bool = True) -> Iterat
             continue
         if not has_epilogue or side in epilogue_tiles:
             yield work.time(tile), Schedule(*side)
-        if splits and side not in UNSPLIT_TILES and (not few_rows or side in SPLIT_TILES_OF_FEW_ROWS):
+        if splits and _divides(tile, work):
             for parts in work.divisions(tile):
                 yield work.time_in_parts(tile, parts), Schedule(*side, parts)
     if not has_epilogue and _can_share(work):

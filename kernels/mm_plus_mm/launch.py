@@ -6,9 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nojit.kernels import library
+from nojit.kernels.bmm.cost import Schedule
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
+from nojit.kernels.mm_plus_mm.cost import FIXED, schedules_of
+from nojit.kernels.mm_plus_mm.launch_parts import TILES, Parts, prepare_parts
 from nojit.kernels.products.matrices import Layout, Mapped, described, layout_of, mapped, transposed
 from torch import Tensor
 
@@ -49,7 +53,9 @@ class Prepared:
         return result
 
 
-def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor], bool] | None = None) -> Prepared:
+def prepare(
+    operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor], bool] | None = None
+) -> Prepared | Parts:
     """Choose the kernel for a validated call and return its launch arguments.
 
     Args:
@@ -73,8 +79,14 @@ def prepare(operands: Operands, out: Tensor | None, maps_run: Callable[[Tensor],
         strides = tuple(stride for layout in (*factors, result) for stride in layout.strides[1:])
         named: dict[str, Any] = {"PRECISION": precision(first.dtype)}
         return Prepared("mm_plus_mm", (rows, cols), order, None, (*sizes, *strides), named)
-    named = {f"TRANS_{name}": of.is_transposed for name, of in zip("ABCD", maps, strict=False)}
     count = processors(first)
+    schedules: tuple[Schedule, ...] = (FIXED,)
+    if not library.is_batch_invariant():
+        schedules = schedules_of(maps[:4], sizes, count, divides=library.has(TILES))
+    if len(schedules) > 1:
+        return prepare_parts(maps, schedules, order, count)
+    named = {f"TRANS_{name}": of.is_transposed for name, of in zip("ABCD", maps, strict=False)}
+    named |= {"BLOCK_M": schedules[0].rows, "BLOCK_N": schedules[0].cols}
     return Prepared("mm_plus_mm_sm90", (rows, cols), order, maps, (*sizes, count), named)
 
 

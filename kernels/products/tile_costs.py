@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from nojit.kernels.products.splits import TILE
 
-__all__ = ["BYTES_PER_NS", "Sizes", "Tile", "Tiling", "Work"]
+__all__ = ["BYTES_PER_NS", "MOST_SUMS", "Sizes", "Tile", "Tiling", "Work"]
 
 Sizes = tuple[int, int, int, int]
 """(B, M, N, K)."""
@@ -16,6 +16,7 @@ PARTS: Final = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 LEAST_STEPS: Final = 3
 """The least steps of a part of K."""
 MOST_SUMS: Final = 1 << 25
+"""The most partial sums of all parts."""
 MOST_WAVES: Final = 2.5
 """K is divided only if the parts of all tiles run in so many waves."""
 BYTES_PER_NS: Final = 4300

@@ -140,6 +140,8 @@ class PairCase:
     offset: int = 0
     tf32: bool = False
     maps: bool = True
+    schedules: tuple[Schedule, ...] = (Schedule(128, 128),)
+    """Tile of one launch, or tile and parts of K of each product."""
 
     @property
     def label(self) -> str:
@@ -149,6 +151,7 @@ class PairCase:
             "tf32" if self.tf32 else "",
             "" if self.maps else "pointers",
             f"offset {self.offset}" if self.offset else "",
+            " and ".join(f"{one.rows} x {one.cols} in {one.parts}" for one in self.schedules),
         )
         return f"{str(self.dtype)[6:]} {self.sizes} {' '.join(filter(None, flags))}".strip()
 
@@ -165,7 +168,8 @@ class PairCase:
         def run(function: Callable[..., Tensor], wide: torch.dtype | None = None, *, cut: bool = False) -> Outputs:
             values = [as_tf32(value) if cut else value for value in self.inputs()]
             values = [value if wide is None else value.to(wide) for value in values]
-            with switched(self.tf32 and wide is None), prepared_anew(pair_op, pair_prepared, self.maps):
+            anew = prepared_anew(pair_op, pair_prepared, self.maps, schedules=self.schedules)
+            with switched(self.tf32 and wide is None), anew:
                 if not gradients:
                     return (function(*values),)
                 out = function(*(value.requires_grad_() for value in values))
@@ -196,6 +200,7 @@ def prepared_anew(
     padded: bool = False,
     few: bool = False,
     schedule: Schedule | None = None,
+    schedules: tuple[Schedule, ...] = (),
 ) -> Iterator[None]:
     """Prepare calls anew, for the kernels that may run."""
 
@@ -208,6 +213,8 @@ def prepared_anew(
         operator._MEMO.forget()
         if not maps:
             stack.enter_context(mock.patch.object(preparing, "takes_maps", return_value=False))
+        if preparing is pair_prepared:
+            stack.enter_context(mock.patch.object(preparing, "schedules_of", return_value=schedules))
         if preparing is launch:
             stack.enter_context(mock.patch.object(launch, "schedule_of", schedule_of))
             if not few:
@@ -252,8 +259,16 @@ def _pair_cases() -> Iterator[PairCase]:
         if dtype.itemsize == 2:
             for trans in itertools.product((False, True), repeat=4):
                 yield PairCase(dtype, trans)
+            for trans, tile in itertools.product(
+                itertools.product((False, True), repeat=2), ((64, 64), (64, 128), (128, 256))
+            ):
+                yield PairCase(dtype, (*trans, *trans), schedules=(Schedule(*tile),))
         for left, right in itertools.product((False, True), repeat=2):
             yield PairCase(dtype, (left, right, left, right), tf32=tf32, maps=False)
+    for trans in itertools.product((False, True), repeat=2):
+        yield PairCase(torch.bfloat16, (*trans, *trans), schedules=(Schedule(192, 128), Schedule(128, 192, 2)))
+    for rows in (1, 24):
+        yield PairCase(torch.float16, sizes=(rows, 520, 4104, 72), schedules=(Schedule(64, 64, 7), Schedule(64, 128)))
 
 
 def _bmm_cases() -> Iterator[Case]:

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 import torch
 from nojit.kernels import library
+from nojit.kernels.bmm.cost import Schedule
 from nojit.kernels.mm_plus_mm import launch, mm_plus_mm, reference
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
@@ -18,10 +19,7 @@ from tests.kernels.accuracy import assert_accurate
 from tests.kernels.test_bmm import WAYS, laid_out
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32)
-TILES = {
-    "128 x 256": {"BLOCK_M": 128, "BLOCK_N": 256, "GROUP": 2, "STAGES": 2},
-    "64 x 128": {"BLOCK_M": 64, "BLOCK_N": 128, "GROUP": 2, "STAGES": 3},
-}
+TILES = [Schedule(128, 256), Schedule(64, 128), Schedule(64, 64)]
 
 
 def operands(m: int, n: int, k: int, more: int, dtype: torch.dtype) -> list[Tensor]:
@@ -115,11 +113,12 @@ class TestOverPointers:
 class TestOverMaps:
     """What `sm_90` runs where maps describe all operands."""
 
-    @pytest.fixture(autouse=True, params=TILES.values(), ids=TILES.keys())
+    @pytest.fixture(autouse=True, params=TILES, ids=lambda tile: f"{tile.rows} x {tile.cols}")
     def device(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        """Have a device that takes maps."""
+        """Have a device that takes maps, with a tile."""
         sm90.pretend(monkeypatch, launch)
-        with library.override(lambda name: sm90.provide(name, lambda: request.param)):
+        monkeypatch.setattr(launch, "schedules_of", lambda *_, **__: (request.param,))
+        with library.override(lambda name: sm90.provide(name, lambda: {"GROUP": 2, "STAGES": 2})):
             yield
 
     @pytest.mark.parametrize("trans", list(product([False, True], repeat=4)), ids=str)

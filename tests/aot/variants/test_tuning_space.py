@@ -160,6 +160,7 @@ UNTUNED = {
     "scaled_mm_bytes",
     "scaled_mm_merge",
     "mixed_mm_tiles_sm90",
+    "mm_plus_mm_sm90",
     "scaled_mm_parts_sm90",
 }
 """They have one config for each specialization, run on devices that nothing is measured on, or depend on the lengths of groups."""
@@ -184,7 +185,6 @@ FEWER = {
     "flex_decoding_merge": 12,
     "mixed_mm_few": 58,
     "mixed_mm_sm90": 26,
-    "mm_plus_mm_sm90": 43,
     "rms_norm_fwd": 6,
     "rms_norm_bwd": 4,
     "scaled_mm_sm90": 10,
