@@ -1,6 +1,7 @@
 """In how many parts of K an fp8 product runs on sm_90, and with which tile.
 
-The coefficients are nanoseconds, fitted to 1,000 random products on an H200; `docs/scaled_mm.md` has the result on others.
+The coefficients are nanoseconds, fitted to 1,000 random products on an H200, those of scales of blocks to 992; `docs/scaled_mm.md` has the result on
+others.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 from nojit.kernels.products.splits import TILE, copied_rows
 from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tiling, Work, read_tiles
 
-__all__ = ["DIVIDED", "tiling_of"]
+__all__ = ["DIVIDED", "parts_of_blocks", "tiling_of"]
 
 TILES: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
@@ -20,6 +21,14 @@ TILES: Final = read_tiles("""
      128   256   4063  2689   261      393     0      0   151    0.48         0      0     0      0.0
 """)
 """Tiles of `scaled_mm_sm90`."""
+BLOCK_TILES: Final = read_tiles("""
+    rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
+      64    64   3045   160   322        0     0      0     0    0.69       125   1153   226      0.00414
+      64   128   2780   576   382        0     0      0     0    0.63       145   1231   238      0.00272
+     128   128   3726  1058   392       66     0      0     0    0.38         0   1136   194      0.00219
+     128   256   4387  1894   656      158     0      0     0    0.41         0      0     0      0.0
+""")
+"""Tiles of `scaled_mm_sm90` with scales of blocks."""
 DIVIDED: Final = ((64, 64), (64, 128), (128, 128))
 """Rows and columns of the tiles of `scaled_mm_parts_sm90`. For few rows, only those of 64 rows are built."""
 STEP: Final = 128
@@ -39,3 +48,29 @@ def tiling_of(rows: int, cols: int, depth: int, processors: int) -> Tiling:
     work = Work((1, rows, cols, depth), processors, STEP, moved, (straddles, straddles))
     divided = [side for side in DIVIDED if side[0] == TILE or copied_rows(rows, whole=False) == TILE]
     return min(work.tilings(TILES, divided))[1]
+
+
+def parts_of_blocks(rows: int, cols: int, depth: int, processors: int) -> int:
+    """Choose the parts of K of a product with scales of blocks.
+
+    `depth`: length of K; `processors`: number of SMs.
+    """
+    boxes = copied_rows(rows, whole=False)
+    moved = (rows * depth + depth * cols + RESULT_BYTES * rows * cols) / BYTES_PER_NS
+    work = Work((1, rows, cols, depth), processors, STEP, moved, (False, False), boxes)
+    tiles = [tile for tile in BLOCK_TILES if TILE in {tile.rows, boxes}]
+    divided = [
+        (work.time_in_parts(tile, parts), parts)
+        for tile in tiles
+        for parts in work.divisions(tile)
+        if (tile.rows, tile.cols) == _tile_of_parts(rows, cols, parts, processors)
+    ]
+    return min([(work.time(tile), 1) for tile in tiles] + divided)[1]
+
+
+def _tile_of_parts(rows: int, cols: int, parts: int, processors: int) -> tuple[int, int]:
+    """Return the tile that the manifest selects for parts of K with scales of blocks."""
+    if copied_rows(rows, whole=False) < TILE:
+        return (TILE, 2 * TILE) if parts * -(-cols // TILE) > processors else (TILE, TILE)
+    tiles = -(-rows // (2 * TILE)) * -(-cols // (2 * TILE))
+    return (2 * TILE, 2 * TILE) if rows > TILE and 3 * tiles >= processors else (TILE, TILE)

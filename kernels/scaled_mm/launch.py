@@ -23,7 +23,7 @@ from nojit.kernels.products.matrices import (
     transposed,
 )
 from nojit.kernels.products.splits import copied_rows, padded_width, partial_shape, splits_of
-from nojit.kernels.scaled_mm.cost import tiling_of
+from nojit.kernels.scaled_mm.cost import parts_of_blocks, tiling_of
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from torch import Tensor
 
@@ -147,6 +147,13 @@ class _Validated:
         return 1 if library.is_batch_invariant() else splits_of(1, *self.sizes, self.processors)
 
     @property
+    def mapped_splits(self) -> int:
+        """Number of split-K parts of `scaled_mm_sm90`: scales of blocks of b have a cost model; 1 under batch invariance."""
+        if self.scales.kind != "tiles" or self.is_tuned or library.is_batch_invariant():
+            return self.splits
+        return parts_of_blocks(*self.sizes, self.processors)
+
+    @property
     def has_costs(self) -> bool:
         """True if the cost model decides on split-K, for `scaled_mm_parts_sm90`."""
         a, b, *_ = self.operands
@@ -174,7 +181,7 @@ class _Validated:
         """Return the launch arguments for the sm_90 kernel, with TMA descriptions of a, b's transpose and the result."""
         of_a, of_b, of_out = maps
         tiling = tiling_of(*self.sizes, self.processors) if self.has_costs else None
-        splits = tiling.parts if tiling else self.splits
+        splits = tiling.parts if tiling else self.mapped_splits
         of_out, panel = stored(of_out, self.dtype.itemsize, splits)
         numbers = (*self.sizes, splits, self.processors)
         formats = {self.operands.a.dtype, self.operands.b.dtype}

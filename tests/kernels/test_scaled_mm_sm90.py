@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import strategies as st
 from nojit.kernels import library
 from nojit.kernels.products.splits import splits_of
 from nojit.kernels.products.tile_costs import Tiling
 from nojit.kernels.scaled_mm import launch as launch_module
 from nojit.kernels.scaled_mm import scaled_mm
+from nojit.kernels.scaled_mm.cost import parts_of_blocks
 from torch import Tensor
 
 from tests.kernels import sm90
@@ -118,6 +121,33 @@ def test_only_coarse_sums_of_many_rows_are_divided_by_cost(monkeypatch):
     scaled_mm(a[:16], b, given[0][:16], given[1])
     scaled_mm(a, b, *scales(20, 48, 2064, "1x128 1x128"))
     assert set(asked) == {"scaled_mm_sm90", "scaled_mm_merge"}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        pytest.param((16, 3968, 14848), 4, id="few rows and deep: 1.8 times as fast as whole"),
+        pytest.param((8, 3200, 10752), 5, id="few rows and deep: 1.7 times as fast as whole"),
+        pytest.param((4096, 4096, 4096), 1, id="many tiles"),
+        pytest.param((16, 512, 512), 1, id="shallow"),
+    ],
+)
+def test_deep_products_with_scales_of_blocks_are_divided_by_cost(sizes, parts):
+    assert parts_of_blocks(*sizes, 132) == parts
+
+
+@hypothesis.given(st.integers(1, 8192), st.integers(1, 1024), st.integers(1, 1024), st.sampled_from([1, 20, 114, 132]))
+def test_parts_with_scales_of_blocks_stay_deep_and_their_sums_few(rows, cols, depth, processors):
+    parts = parts_of_blocks(rows, 16 * cols, 16 * depth, processors)
+    assert parts == 1 or (parts * 3 * 128 <= 16 * depth and parts * rows * 16 * cols <= 1 << 25)
+
+
+def test_batch_invariance_divides_no_scales_of_blocks():
+    a, b = operands(9, 48, 2064)
+    given = scales(9, 48, 2064, "1x128 128x128")
+    with library.override(provide, batch_invariant=True):
+        check(scaled_mm(a, b, *given), a, b, *given)
+    assert asked == ["scaled_mm_sm90"]
 
 
 def test_a_result_of_the_callers_own():
