@@ -1,6 +1,6 @@
-"""With which tile, and in how many parts of K, a product with 4-bit weights runs on sm_90.
+"""With which tile, and in how many parts of K, a product with 4-bit weights runs on sm_90, or whether the kernel of few rows is faster.
 
-The coefficients are nanoseconds, fitted to 1,000 random products on an H200; `docs/mixed_mm.md` has the result on others.
+The coefficients are nanoseconds, fitted to 1,000 random products on an H200, those of few rows to 372; `docs/mixed_mm.md` has the result on others.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final
 
 from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tiling, Work, read_tiles
 
-__all__ = ["DIVIDED", "TILES", "tiling_of"]
+__all__ = ["DIVIDED", "FEW_COLS", "TILES", "few_is_faster", "tiling_of"]
 
 TILES: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
@@ -28,6 +28,18 @@ STEP: Final = 64
 ELEMENT_BYTES: Final = 2
 WEIGHTS: Final = 2
 """Weights in a byte."""
+FEW_COLS: Final = 32
+"""Columns of the narrowest tile of `mixed_mm_few`."""
+FEW_PROGRAMS: Final = 2
+"""Programs of it that an SM runs at once."""
+FEW_START: Final = 4682
+"""Time of a product by `mixed_mm_few` without its steps."""
+FEW_DEEP: Final = 1.198
+"""Time of a row of b in a wave."""
+FEW_WEIGHT: Final = 0.0001647
+"""Time of a weight."""
+FEW_MERGE: Final = 2803
+"""Time of the launch that adds up parts of K."""
 
 
 def tiling_of(rows: int, cols: int, depth: int, processors: int) -> Tiling:
@@ -35,6 +47,21 @@ def tiling_of(rows: int, cols: int, depth: int, processors: int) -> Tiling:
 
     `depth`: length of K; `processors`: number of SMs.
     """
+    return _fastest(rows, cols, depth, processors)[1]
+
+
+def few_is_faster(sizes: tuple[int, int, int], parts: int, processors: int) -> bool:
+    """Return whether `mixed_mm_few` is estimated to be faster than the fastest tile, for 17 to 32 rows.
+
+    `sizes`: (M, N, K); `parts`: its parts of K; `processors`: number of SMs.
+    """
+    rows, cols, depth = sizes
+    waves = -(-parts * -(-cols // FEW_COLS) // (FEW_PROGRAMS * processors))
+    time = FEW_START + FEW_DEEP * waves * depth / parts + FEW_WEIGHT * cols * depth + FEW_MERGE * (parts > 1)
+    return time <= _fastest(rows, cols, depth, processors)[0]
+
+
+def _fastest(rows: int, cols: int, depth: int, processors: int) -> tuple[float, Tiling]:
     moved = (ELEMENT_BYTES * rows * (depth + cols) + depth * cols / WEIGHTS) / BYTES_PER_NS
     work = Work((1, rows, cols, depth), processors, STEP, moved, (False, False))
-    return min(work.tilings(TILES, DIVIDED))[1]
+    return min(work.tilings(TILES, DIVIDED))

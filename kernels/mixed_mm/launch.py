@@ -16,7 +16,7 @@ from nojit.kernels import library
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.mixed_mm.checks import Operands
-from nojit.kernels.mixed_mm.cost import tiling_of
+from nojit.kernels.mixed_mm.cost import FEW_COLS, few_is_faster, tiling_of
 from nojit.kernels.mixed_mm.splits import mapped_parts, parts_of
 from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, stored
 from nojit.kernels.products.splits import padded_width, splits_of
@@ -45,8 +45,6 @@ WHOLE_GROUP: Final = 128
 """If the group size is a multiple of this, no step of `mixed_mm` spans two quantization groups."""
 MOST_DEEP: Final = 1 << 31
 """A group size of at least this means one quantization group of all rows: kernels count K in 32 bits."""
-NARROW: Final = 32
-"""Columns of the narrowest tile of `mixed_mm_few`."""
 STEP_ROWS: Final = 1024
 """The most rows of b that a step of `mixed_mm_few` reads: 16 for each of 16 warps, four times."""
 MOST_SPAN: Final = 1 << 31
@@ -124,10 +122,12 @@ def prepare(operands: Operands, out: Tensor | None, group_size: int | None, may_
     a = operands[0]
     if whole.lies_by_rows and not is_unaligned(*operands, out):
         maps = whole.maps() if whole.groups_are(MAPPED_GROUP) and may("mixed_mm_sm90", a) else None
-        if whole.is_few(maps is not None) and not library.is_batch_invariant() and may("mixed_mm_few", a):
+        is_chosen = maps is not None and may(TILES, a) and library.has(TILES)
+        is_few = whole.is_few(maps is not None, is_chosen=is_chosen)
+        if is_few and not library.is_batch_invariant() and may("mixed_mm_few", a):
             return whole.few()
         if maps is not None:
-            return whole.mapped(maps, is_chosen=may(TILES, a) and library.has(TILES))
+            return whole.mapped(maps, is_chosen=is_chosen)
     return whole.pointed()
 
 
@@ -192,10 +192,26 @@ class _Whole:
         sizes = self.rows and self.cols and self.depth and self.cols % ALIGNED == 0 and self.depth % ALIGNED == 0
         return bool(sizes) and aligned and self.operands[1].itemsize == 1 and self.result.strides[2] == 1
 
-    def is_few(self, mappable: bool) -> bool:
-        """Return whether `mixed_mm_few` should run the product; `mappable`: whether `mixed_mm_sm90` could run it."""
-        wide = mappable and self.rows > FEWEST and self.cols > WIDE * self.count
-        return self.rows <= FEW and not wide and self.groups_are(FEW_GROUP) and self._steps_are_near
+    def is_few(self, mappable: bool, *, is_chosen: bool) -> bool:
+        """Return whether `mixed_mm_few` should run the product.
+
+        Args:
+            mappable: whether `mixed_mm_sm90` could run it.
+            is_chosen: whether `mixed_mm_tiles_sm90` could, with the tile that the cost model chooses.
+        """
+        if self.rows > FEW or not self.groups_are(FEW_GROUP) or not self._steps_are_near:
+            return False
+        if self.rows <= FEWEST or not mappable:
+            return True
+        sizes = (self.rows, self.cols, self.depth)
+        if self.cols > WIDE * self.count:
+            return False
+        return not is_chosen or few_is_faster(sizes, self._few_parts, self.count)
+
+    @property
+    def _few_parts(self) -> int:
+        """Number of split-K parts of `mixed_mm_few`."""
+        return parts_of(-(-self.cols // FEW_COLS), self.depth, self.count)
 
     @property
     def _steps_are_near(self) -> bool:
@@ -211,7 +227,7 @@ class _Whole:
     def few(self) -> Prepared:
         """Return the launch arguments for `mixed_mm_few`."""
         a, b, _, _ = self.operands
-        parts = parts_of(-(-self.cols // NARROW), self.depth, self.count)
+        parts = self._few_parts
         width = padded_width(self.cols)
         row_stride = self.result.strides[1] if parts == 1 else width
         strides = (self.stride(a), self.stride(b), *self.group_strides, row_stride)

@@ -134,6 +134,8 @@ def cases() -> Iterator[Case]:
             yield Case(dtype, sizes, groups, size)
         for sizes in (FEW, MANY):
             yield Case(dtype, sizes, groups, size, only="mixed_mm")
+        # whatever the cost model chooses for so many rows
+        yield Case(dtype, SEVERAL, groups, size, only="mixed_mm_few")
     for dtype, held in itertools.product(BOTH, (torch.uint8, torch.int32, torch.int64)):
         for groups, size in (("none", None), ("zeros", 128), ("zeros", 6)):
             yield Case(dtype, RAGGED, groups, size, held)

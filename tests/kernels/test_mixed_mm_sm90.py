@@ -300,6 +300,24 @@ def test_who_takes_how_many_rows(rows, cols, kernel):
     assert launch_module.prepare((a, b, None, None), None, None).kernel == kernel
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kernel"),
+    [
+        pytest.param((23, 10880, 11648), "mixed_mm_tiles_sm90", id="61 us by few, 47 by tiles"),
+        pytest.param((26, 1664, 13184), "mixed_mm_tiles_sm90", id="22 us by few, 18 by tiles"),
+        pytest.param((22, 5120, 2176), "mixed_mm_few", id="10 us by few, 12 by tiles"),
+        pytest.param((24, 7936, 4608), "mixed_mm_few", id="17 us by few, 20 by tiles"),
+        pytest.param((16, 10880, 11648), "mixed_mm_few", id="16 rows"),
+    ],
+)
+def test_17_to_32_rows_run_where_they_are_faster(sizes, kernel, monkeypatch):
+    rows, cols, depth = sizes
+    monkeypatch.setattr(library, "has", lambda _: True)
+    a = torch.empty(rows, depth, dtype=torch.float16, device="meta")
+    b = torch.empty(depth // 2, cols, dtype=torch.uint8, device="meta")
+    assert launch_module.prepare((a, b, None, None), None, None).kernel == kernel
+
+
 def test_no_depth_is_cut_where_the_batch_must_not_decide(monkeypatch):
     monkeypatch.setattr(library, "is_batch_invariant", lambda: True)
     for rows in (1, 40):
