@@ -7,6 +7,7 @@ from __future__ import annotations
 from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.conv.launch_few import is_few, is_uneven, is_unfolded, launch_few, serves_few
+from nojit.kernels.conv.launch_few_grad import is_few_grad, launch_few_grad
 from nojit.kernels.conv.launch_planes import PLANES, copy_to_channels, copy_to_planes
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product, launch_weight_grad
 from nojit.kernels.conv.launch_sm90 import (
@@ -16,7 +17,7 @@ from nojit.kernels.conv.launch_sm90 import (
     serves_weight_grad_channels,
 )
 from nojit.kernels.conv.layouts import HALF, allocate, by_channels, has_adjacent_channels, part_of
-from nojit.kernels.conv.sweeps import PADDED_DIM, Window, classes_of, forward_sweep
+from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Window, classes_of, forward_sweep
 from torch import Tensor
 
 __all__ = ["run_conv", "run_input_grad", "run_weight_grad"]
@@ -137,18 +138,23 @@ def run_input_grad(
     whole = out
     if sums and _is_by_planes(grad, out) and all(runs_by_channels(one, grad) for one in sums):
         grad, whole = _read_by_channels(writer, grad), _written_by_channels(writer, out)
-    if len(read) < len(classes):
-        # an input position that no tap reads has gradient 0
-        writer.make(Tensor.zero_, whole)
-    for each, one in zip(read, sums, strict=True):
-        target, taps = whole, weight
-        if one.is_part:
-            target = writer.make(part_of, whole, *_spans(whole, each.first, each.sweep.out, each.apart))
-            taps = writer.make(part_of, weight, *_spans(weight, each.first_tap, each.sweep.taps, each.taps_apart))
-        _sum(writer, one, grad, taps, None, target)
+    if not (is_few_grad(sums) and launch_few_grad(writer, sweep, grad, weight, whole)):
+        if len(read) < len(classes):
+            # an input position that no tap reads has gradient 0
+            writer.make(Tensor.zero_, whole)
+        for each, one in zip(read, sums, strict=True):
+            _sum_class(writer, each, one, grad, weight, whole)
     if whole is not out:
         copy_to_planes(writer, whole, out)
     return out
+
+
+def _sum_class(writer: RecipeWriter, each: Class, one: Sum, grad: Tensor, weight: Tensor, whole: Tensor) -> None:
+    """Launch the sum of a class of an input gradient, into its positions of `whole`."""
+    if one.is_part:
+        whole = writer.make(part_of, whole, *_spans(whole, each.first, each.sweep.out, each.apart))
+        weight = writer.make(part_of, weight, *_spans(weight, each.first_tap, each.sweep.taps, each.taps_apart))
+    _sum(writer, one, grad, weight, None, whole)
 
 
 def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...], ...]:

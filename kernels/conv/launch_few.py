@@ -29,7 +29,7 @@ from nojit.kernels.conv.splits import parts_of, tiles_of
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor, float32
 
-__all__ = ["is_few", "is_uneven", "is_unfolded", "launch_few", "serves_few"]
+__all__ = ["FAR", "is_few", "is_uneven", "is_unfolded", "launch_few", "serves_few", "weight_by_channels"]
 
 PADDED: Final = 64
 """The sm_90 kernel pads channels to multiples of this."""
@@ -58,7 +58,7 @@ def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
         served = _spans(source, one)
         if served:
             # whether a replayed part is aligned depends on more of its address than a recipe knows
-            weight = copied_by_channels(writer, w) if one.is_part else _weight_of(writer, w)
+            weight = copied_by_channels(writer, w) if one.is_part else weight_by_channels(writer, w)
             _launch(writer, one, source, x, weight, bias, out)
         return served
     source = unfolded_form(one)
@@ -117,7 +117,7 @@ def _spans(source: Gathered, one: Sum) -> bool:
     return max(*source.strides[1:], down + across, own.taps[1] * source.taps * source.vectors) * VECTOR < FAR
 
 
-def _weight_of(writer: RecipeWriter, w: Tensor) -> Tensor:
+def weight_by_channels(writer: RecipeWriter, w: Tensor) -> Tensor:
     """Return `w` if it is channels-last without gaps, else such a copy.
 
     `writer`: allocates and launches, and records both for replays.

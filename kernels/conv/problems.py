@@ -37,6 +37,7 @@ _OVER_POINTERS: Final = Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PREC
 ROLES: Final[Mapping[str, Roles]] = {
     "conv": _OVER_POINTERS,
     "conv_few": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT",)),
+    "conv_few_grad": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT",)),
     "conv_unfold": Roles(("BLOCK", "LANES"), (), ()),
     "conv_planes": Roles(("ROWS", "COLS"), (), ()),
     "conv_weight_grad": _OVER_POINTERS,
@@ -360,7 +361,7 @@ def _shapes(use: str, kernel: str) -> list[Shape]:
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
-    if kernel in {"conv_unfold", "conv_planes"}:
+    if kernel in {"conv_few_grad", "conv_unfold", "conv_planes"}:
         return []
     if kernel == "conv_few":
         if use == "bars":

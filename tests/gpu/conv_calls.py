@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.conv import conv2d, conv3d, launch, launch_pointers, launch_sm90
+from nojit.kernels.conv import conv2d, conv3d, launch, launch_few_grad, launch_pointers, launch_sm90
 from nojit.kernels.conv import op_autograd as operators
 from torch import Tensor
 from torch.nn import functional
@@ -120,7 +120,7 @@ class Case:
                 stack.enter_context(mock.patch.object(launch, name, return_value=False))
             if not self.maps:
                 stack.enter_context(mock.patch.object(launch_sm90, "takes_maps", return_value=False))
-            for module in (launch_sm90, launch_pointers) if self.parts else ():
+            for module in (launch_few_grad, launch_pointers, launch_sm90) if self.parts else ():
                 stack.enter_context(mock.patch.object(module, "parts_of", return_value=self.parts))
             yield
 
@@ -175,6 +175,20 @@ _PLANES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     ((4, 5, 40, 30, 30), 3, {"padding": 1}),
     ((4, 24, 1, 30, 30), 3, {"padding": 1}),
     ((4, 24, 40, 1, 1), 3, {"padding": 1, "stride": 2}),
+)
+
+
+# input gradients of few channels: three, eights, and more in few tiles and in many; of small images with a stride
+_FEW_GRADS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
+    ((4, 3, 64, 60, 60), 7, {"padding": 3, "stride": 2}),
+    ((8, 3, 64, 64, 64), 1, {}),
+    ((8, 16, 40, 64, 64), 3, {"padding": 1}),
+    ((2, 16, 40, 21, 20), 3, {"padding": 1, "stride": 2}),
+    ((8, 32, 24, 64, 64), 3, {"padding": 1}),
+    ((2, 24, 40, 20, 21), 5, {"padding": 2, "stride": (3, 2)}),
+    ((8, 64, 24, 64, 64), 3, {"padding": 1}),
+    ((8, 72, 24, 48, 48), 3, {"padding": 2, "dilation": 2}),
+    ((1, 72, 24, 9, 9), 3, {"padding": 1, "stride": 2}),
 )
 
 
@@ -252,6 +266,9 @@ def gradient_cases() -> Iterator[Case]:
             yield Case(dtype, (4, 128, 192, 3, 28, 28), tf32=tf32, parts=parts, maps=False)
     yield from _weight_cases()
     yield from _copied()
+    for dtype, (sizes, taps, words) in itertools.product(_HALVES, _FEW_GRADS):
+        yield Case(dtype, sizes, taps, words)
+        yield Case(dtype, sizes, taps, words, parts=3)
     # wide tiles of the gradient of the input
     for dtype, sizes in itertools.product(_HALVES, ((8, 320, 64, 60, 52), (8, 128, 64, 64, 64))):
         yield Case(dtype, sizes)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, op, reference, sweeps
+from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_few_grad, launch_pointers, op, reference, sweeps
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.conv.checks import window_of
 from nojit.kernels.conv.layouts import by_channels, is_by_channels
@@ -468,6 +468,66 @@ def test_few_channels_are_whole_where_the_batch_must_not_matter(launched, monkey
     together = conv2d(x, w, bias, padding=2)
     assert torch.equal(together[1:2], conv2d(x[1:2], w, bias, padding=2))
     assert set(launched) == {"conv_few"}
+
+
+FEW_GRADS = {
+    "classes of uneven sizes": ((2, 16, 9, 7), 40, (3, 3), {"padding": 1, "stride": 2}),
+    "more classes than taps": ((1, 8, 7, 8), 16, (1, 2), {"stride": (3, 2)}),
+    "a stride longer than the image": ((1, 8, 2, 3), 8, (3, 3), {"padding": 1, "stride": 4}),
+    "dilation": ((1, 24, 8, 9), 16, (3, 3), {"padding": 2, "dilation": 2}),
+    "dilation across, stride down": (
+        (1, 8, 9, 8),
+        8,
+        (4, 3),
+        {"padding": (1, 2), "stride": (2, 1), "dilation": (1, 3)},
+    ),
+    "three channels": ((2, 3, 9, 10), 64, (7, 7), {"padding": 3, "stride": 2}),
+    "three channels of points": ((2, 3, 6, 7), 16, (1, 1), {}),
+}
+
+
+def grads_by_input(values: list[Tensor], words: dict[str, Any]) -> Tensor:
+    """Return the gradient by the input of a convolution of ones."""
+    x = values[0].detach().requires_grad_()
+    out = conv2d(x, values[1], **words)
+    return torch.autograd.grad(out, x, torch.ones_like(out))[0]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("case", FEW_GRADS.values(), ids=FEW_GRADS.keys())
+def test_input_gradients_of_few_channels_are_summed_class_by_class(case, parts, launched, monkeypatch):
+    shape, channels, taps, words = case
+    monkeypatch.setattr(launch_few_grad, "parts_of", lambda *_: parts)
+    check(conv2d, few(shape, channels, taps, torch.float16, "channels"), **words)
+    assert "conv_few_grad" in launched
+    assert ("bmm_merge" in launched) == (parts > 1)
+
+
+def test_input_gradients_of_few_channels_are_whole_where_the_batch_must_not_matter(launched, monkeypatch):
+    monkeypatch.setattr(launch_few_grad, "parts_of", lambda *_: 3)
+    monkeypatch.setattr(library, "is_batch_invariant", lambda: True)
+    x, w, bias = few((4, 16, 6, 7), 24, (5, 5), torch.float16, "channels")
+    words = {"padding": 2, "stride": 2}
+    together = grads_by_input([x, w, bias], words)
+    assert torch.equal(together[1:2], grads_by_input([x[1:2], w, bias], words))
+    assert "bmm_merge" not in launched
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "words"),
+    [
+        ((1, 8, 9, 8), 16, {"stride": 2, "dilation": 2, "padding": 2}),
+        ((1, 20, 6, 7), 16, {"padding": 1}),
+        ((1, 16, 6, 7), 12, {"padding": 1}),
+        ((1, 16, 6, 7), 16, {"padding": 1, "groups": 2}),
+    ],
+    ids=["strides with dilation", "many channels of no 16 bytes", "gradients of no 16 bytes", "groups"],
+)
+def test_other_input_gradients_of_few_channels_run_on_other_kernels(shape, channels, words, launched):
+    x, w, bias = few(shape, channels, (3, 3), torch.float16, "channels")
+    w = w[:, : shape[1] // words.get("groups", 1)].contiguous(memory_format=LAST)
+    check(conv2d, [x, w, bias], **words)
+    assert "conv_few_grad" not in launched
 
 
 @pytest.mark.parametrize("how", ["planes", "offset", "gaps"])

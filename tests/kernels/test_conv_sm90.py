@@ -13,6 +13,7 @@ from nojit.kernels.calls.tensor_maps import Described
 from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, launch_sm90, op_autograd
 from nojit.kernels.conv.launch_sm90 import ROWS, boxes_of
 from nojit.kernels.manifest_kernels import by_position
+from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 from torch.nn import functional
 
@@ -46,7 +47,9 @@ asked: list[str] = []
 
 
 def provide(name: str):
-    """Give kernels as Python; the sums of parts too."""
+    """Give kernels as Python; the sums of parts too. Other kernels must do without those that are only faster."""
+    if name == "conv_few_grad":
+        raise KernelNotFoundError("another kernel computes the same", got=name)
 
     def launch(*args: Any, **named: Any) -> None:
         asked.append(name)
@@ -356,6 +359,35 @@ def test_what_would_mostly_multiply_padding_goes_over_vectors(shape, channels, g
         value, weight = torch.ones(shape).bfloat16(), torch.ones(channels, shape[1] // groups, *[3] * (len(shape) - 2))
         convolve(value.contiguous(memory_format=last), weight.bfloat16().contiguous(memory_format=last), groups=groups)
     assert names[0] == kernel
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "taps", "stride", "kernels"),
+    [
+        ((2, 16, 20, 20), 64, 3, 1, ["conv_few_grad"]),
+        ((2, 3, 20, 20), 40, 1, 1, ["conv_few_grad"]),
+        ((2, 3, 20, 20), 40, 1, 2, ["conv_few_grad"]),
+        ((2, 24, 20, 20), 40, 1, 1, ["bmm"]),
+        ((2, 24, 20, 20), 40, 3, 1, ["conv_few_grad"]),
+        ((8, 24, 100, 120), 48, 3, 1, ["conv_few"]),
+        ((2, 128, 20, 20), 128, 3, 1, ["conv_sm90"]),
+        ((2, 128, 20, 20), 128, 3, 2, ["conv_few_grad"]),
+        ((2, 128, 20, 20), 128, 1, 2, ["conv_sm90"]),
+        ((8, 128, 112, 112), 128, 3, 2, ["conv_sm90"] * 4),
+    ],
+)
+def test_few_channels_and_small_strided_convolutions_take_one_launch_for_the_input_gradient(
+    shape, channels, taps, stride, kernels
+):
+    names, pad = [], taps // 2
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        value = torch.empty(shape, dtype=torch.bfloat16).contiguous(memory_format=LAST)
+        weight = torch.empty(channels, shape[1], taps, taps, dtype=torch.bfloat16).contiguous(memory_format=LAST)
+        grad = torch.empty(shape[0], channels, *(-(-size // stride) for size in shape[2:]), dtype=torch.bfloat16)
+        grad = grad.contiguous(memory_format=LAST)
+        window = [stride] * 2, [pad] * 2, [pad] * 2, [1, 1]
+        torch.ops.nojit.conv_input_grad(grad, weight, value.shape, *window, 1, "switch")
+    assert [name for name in names if name != "bmm_merge"] == kernels
 
 
 FEW = {

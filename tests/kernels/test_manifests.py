@@ -136,7 +136,7 @@ def test_what_is_measured_in_bf16_stands_for_fp16():
                         assert all(seen in (set(), both) for seen in covered), f"{name}: {axis}"
 
 
-OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_few", "conv_halo_sm90", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "grouped_mm",
+OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_few", "conv_few_grad", "conv_halo_sm90", "conv_sm90", "conv_weight_grad", "conv_weight_grad_sm90", "grouped_mm",
               "grouped_mm_depth", "grouped_mm_depth_sm90", "grouped_mm_sm90", "mixed_mm", "mixed_mm_few",
               "mixed_mm_sm90", "scaled_grouped_mm", "scaled_grouped_mm_bytes", "scaled_grouped_mm_sm90", "scaled_mm",
               "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
@@ -146,7 +146,7 @@ NO_BATCH = {
     "k_len", "middle_len", "c_len", "vectors", "groups", "group_size", "width", "half", "taps_d", "taps_h", "taps_w",
     # a sequence's or an image's own lengths, and layouts
     "q_len", "pack", "block", "max_row_blocks", "out_d", "out_h", "out_w", "height", "boxes_d", "boxes_h", "boxes_w",
-    "eighths",
+    "eighths", "mul_h", "mul_w",
     # the device, and what operators make 1
     "programs", "splits",
 }  # fmt: skip

@@ -140,6 +140,7 @@ UNTUNED = {
     "bmm_row",
     "bmm_waves_merge",
     "bmm_waves_sm90",
+    "conv_few_grad",
     "conv_planes",
     "conv_unfold",
     "conv_halo_sm90",

@@ -1,0 +1,138 @@
+"""Launches of input gradients of images with few channels, of all positions in one launch: which calls, layouts, split-K."""
+
+# ruff: noqa: PLR0917 - a launch has many facts
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from nojit.kernels import library
+from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
+from nojit.kernels.calls.strides import named
+from nojit.kernels.calls.tensor_maps import processors
+from nojit.kernels.conv import sweeps
+from nojit.kernels.conv.launch_few import FAR, is_few, weight_by_channels
+from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
+from nojit.kernels.conv.launch_unfold import VECTOR
+from nojit.kernels.conv.layouts import (
+    copied_by_channels,
+    has_adjacent_channels,
+    is_described,
+    is_half_image,
+    merged,
+    positions_of,
+    strides_of,
+)
+from nojit.kernels.conv.splits import parts_of, tiles_of
+from nojit.kernels.conv.sweeps import Sweep
+from nojit.kernels.products.splits import padded_width
+from torch import Tensor, float32
+
+__all__ = ["is_few_grad", "launch_few_grad"]
+
+KERNEL: Final = "conv_few_grad"
+NARROW: Final = 16
+"""The kernel is faster up to this many channels of the result; others must fill vectors."""
+PRODUCTS: Final = 700_000_000
+"""The most products, for each class, of a sum with more channels for which one launch is faster than those of other kernels."""
+
+
+def is_few_grad(sums: Sequence[Sum]) -> bool:
+    """Return whether the kernel is faster than others for an input gradient, given the sums of its classes that have taps."""
+    if not sums or sums[0].groups > 1:
+        return False
+    if sums[0].n_len <= NARROW:
+        return True
+    if all(one.sweep.is_pointwise for one in sums) or not (sums[0].is_part or is_few(sums[0])):
+        return False
+    return sum(one.positions * one.depth * one.n_len for one in sums) <= PRODUCTS * len(sums)
+
+
+def launch_few_grad(writer: RecipeWriter, forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
+    """Launch an input gradient with the kernel for few channels if it can run it; return whether it did.
+
+    Args:
+        writer: allocates and launches, and records both for replays.
+        forward: the sweep of the convolution.
+        grad: gradient by the output, [N, O, H, W].
+        w: weight, [O, C, kH, kW]: one group.
+        out: gradient by the input, [N, C, H, W].
+    """
+    channels = w.shape[1]
+    unit = VECTOR if channels % VECTOR == 0 and is_described(out) else 1
+    if not (_runs(forward, grad, w, out) and (unit == VECTOR or channels <= NARROW) and library.has(KERNEL)):
+        return False
+    if unit == VECTOR:
+        weight = weight_by_channels(writer, w)
+    else:
+        weight = copied_by_channels(writer, writer.make(Tensor.transpose, w, 0, 1))
+    _launch(writer, forward, grad, weight, out, unit)
+    return True
+
+
+def _runs(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
+    """Return whether the kernel can run an input gradient: its layouts, steps and sizes."""
+    if not (is_half_image(grad) and grad.shape[1] % VECTOR == 0 and is_described(grad) and has_adjacent_channels(out)):
+        return False
+    if any(mul > 1 and step > 1 for mul, step in zip(forward.mul, forward.step, strict=True)):
+        return False
+    _, _, _, down, across = strides_of(grad)
+    reach = (
+        abs(stride) * step * taps
+        for stride, step, taps in zip((down, across), forward.step[1:], forward.taps[1:], strict=True)
+    )
+    sizes = (*forward.source, *forward.out, *forward.mul, *(abs(start) for start in forward.start))
+    steps = (step * taps for step, taps in zip(forward.step, forward.taps, strict=True))
+    largest: int = max(*sizes, *steps, w.numel(), down, across, sum(reach))
+    return largest < FAR and grad.shape[0] * math.prod(forward.source) <= sweeps.LIMIT
+
+
+def _launch(writer: RecipeWriter, forward: Sweep, grad: Tensor, w: Tensor, out: Tensor, unit: int) -> None:
+    """Launch the kernel, with split-K where it pays; `w` is stored as it needs."""
+    (batch, channels, *_), depth = out.shape, grad.shape[1]
+    splits, partial = 1, None
+    outer, channel, _, row, position = strides_of(out)
+    pixel = merged(positions_of(out), strides_of(out)[2:])
+    # split-K rounds differently
+    if pixel is not None and not library.is_batch_invariant():
+        splits = _parts_of(forward, batch, channels, depth, processors(grad))
+    positions = math.prod(forward.source)
+    if splits > 1:
+        partial = new_contiguous(writer, grad, (splits, batch * positions, padded_width(channels)), float32)
+    grad_outer, _, _, grad_row, grad_position = strides_of(grad)
+    writer.launch(
+        KERNEL,
+        grad_ptr=grad,
+        w_ptr=w,
+        out_ptr=out,
+        partial_ptr=unused(writer, grad) if partial is None else partial,
+        batch=batch,
+        vectors=depth // VECTOR,
+        units=channels // unit,
+        **named("out_", "hw", forward.source[1:]),
+        **named("grad_", "hw", forward.out[1:]),
+        **named("taps_", "hw", forward.taps[1:]),
+        **named("mul_", "hw", forward.mul[1:]),
+        **named("step_", "hw", forward.step[1:]),
+        **named("pad_", "hw", [-start for start in forward.start[1:]]),
+        splits=splits,
+        width=padded_width(channels),
+        **named("stride_g", "nhw", (grad_outer // VECTOR, grad_row // VECTOR, grad_position // VECTOR)),
+        **named("stride_o", "nhw", (outer // unit, row // unit, position // unit)),
+        UNIT=unit,
+    )
+    if partial is not None:
+        launch_merge(writer, partial, out, None, (batch, positions, channels), (outer, pixel or 0, channel))
+
+
+def _parts_of(forward: Sweep, batch: int, channels: int, depth: int, device_processors: int) -> int:
+    """Return the number of parts for split-K: that of the class with the most taps.
+
+    `depth`: channels of the output's gradient.
+    """
+    rows, taps = batch, 1
+    for size, count, mul in zip(forward.source, forward.taps, forward.mul, strict=True):
+        rows, taps = rows * -(-size // mul), taps * -(-count // mul)
+    return parts_of(math.prod(forward.mul) * tiles_of(1, rows, channels), depth * taps, device_processors)
