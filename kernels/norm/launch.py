@@ -61,9 +61,19 @@ def normalize(
         source, stride = _rows_of(input, caller)
         added, added_stride = (None, 0) if residual is None else _rows_of(residual, caller)
         weights, weighs = _weights_of(weight, source, caller)
-        rows = out.numel() // width
         caller.launch(
-            "rms_norm_fwd", source, added, weights, out, total, rows, width, weighs, eps, stride, added_stride
+            "rms_norm_fwd",
+            input_ptr=source,
+            residual_ptr=added,
+            weight_ptr=weights,
+            out_ptr=out,
+            sum_ptr=total,
+            rows=out.numel() // width,
+            width=width,
+            weighs=weighs,
+            eps=eps,
+            stride_input=stride,
+            stride_residual=added_stride,
         )
     return out, total
 
@@ -92,6 +102,21 @@ def run_backward(
     dense, grad_stride = _rows_of(grad, DIRECT)
     added, added_stride = (None, 0) if grad_total is None else _rows_of(grad_total, DIRECT)
     weights, scales = _weights_of(weight, source, DIRECT)
-    facts = (rows, width, scales, int(weighs), programs, eps, grad_stride, added_stride, stride)
-    library.get("rms_norm_bwd")(dense, added, source, weights, found, partial, *facts)
+    library.get("rms_norm_bwd")(
+        grad_ptr=dense,
+        grad_sum_ptr=added,
+        input_ptr=source,
+        weight_ptr=weights,
+        grad_input_ptr=found,
+        partial_ptr=partial,
+        rows=rows,
+        width=width,
+        weighs=scales,
+        shares=int(weighs),
+        programs=programs,
+        eps=eps,
+        stride_grad=grad_stride,
+        stride_grad_sum=added_stride,
+        stride_input=stride,
+    )
     return found, partial.sum(0).to(total.dtype) if weighs else total.new_empty(0)
