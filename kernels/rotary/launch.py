@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.calls.strides import merged_stride
+from nojit.kernels.calls.strides import merged_stride, named
 from nojit.kernels.calls.tensor_maps import nothing
 from nojit.kernels.rotary.checks import Operands
 from torch import Tensor
@@ -59,12 +59,14 @@ def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, calle
     q = _rows_of(query, caller)
     k = absent if operands.key is None else _rows_of(operands.key, caller)
     v = absent if operands.value is None else _rows_of(operands.value, caller)
-    outs = [absent if out is None else _Rows(out, _strides_of(out)) for out in (query_out, key_out)]
-    caches = [absent if cache is None else _cached(cache) for cache in (operands.key_cache, operands.value_cache)]
+    q_out, k_out = (absent if out is None else _Rows(out, _strides_of(out)) for out in (query_out, key_out))
+    k_cache, v_cache = (
+        absent if cache is None else _cached(cache) for cache in (operands.key_cache, operands.value_cache)
+    )
     cos, sin = (_dense(table, caller) for table in (operands.cos, operands.sin))
-    weights = [
+    q_weight, k_weight = (
         query if weight is None else _dense(weight, caller) for weight in (operands.query_weight, operands.key_weight)
-    ]
+    )
     positions, position_strides = _tokens_of(operands.positions, query, caller)
     slots, slot_strides = _tokens_of(operands.slot_mapping, query, caller)
 
@@ -77,31 +79,66 @@ def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, calle
     # partial rotary: the columns past `rotated` pass through
     half = operands.cos.shape[1]
     rotated = 2 * half
-    v_half = min(half, v_dim // 2)
     has_norm = operands.query_weight is not None
     q_end = _end_of(operands.query, query_out, rotated, has_norm)
     may_be_in_place = operands.key is not None and key_out is not None and operands.key_cache is None
     k_end = _end_of(operands.key, key_out, rotated, has_norm) if may_be_in_place else head_dim
     page_bits = 0 if operands.key_cache is None else operands.key_cache.shape[2].bit_length() - 1
-    strides = [stride for rows in (q, k, v, *outs, *caches) for stride in rows.strides]
-    strides += [table.stride(0) if table.shape[0] > 1 else 0 for table in (cos, sin)]
-    eighths = not any(number % 8 for number in (*strides, half, v_half, head_dim, q_end, k_end, v_dim))
+    columns = {
+        "head_dim": head_dim,
+        "half": half,
+        "v_half": min(half, v_dim // 2),
+        "q_end": q_end,
+        "k_end": k_end,
+        "v_end": v_dim,
+    }
+    strides = {
+        **named("stride_q", "bth", q.strides),
+        **named("stride_k", "bth", k.strides),
+        **named("stride_v", "bth", v.strides),
+        **named("stride_qo", "bth", q_out.strides),
+        **named("stride_ko", "bth", k_out.strides),
+        **named("stride_kc", "pth", k_cache.strides),
+        **named("stride_vc", "pth", v_cache.strides),
+        "stride_cos": cos.stride(0) if cos.shape[0] > 1 else 0,
+        "stride_sin": sin.stride(0) if sin.shape[0] > 1 else 0,
+    }
+    eighths = not any(number % 8 for number in (*strides.values(), *columns.values()))
     caller.launch(
         "rotary",
-        *(q.value, k.value, v.value, outs[0].value, outs[1].value, caches[0].value, caches[1].value),
-        *(cos, sin, *weights, positions, slots),
-        *(tokens, length, q_heads, k_heads, v_heads, 1 << q_bits, 1 << k_bits, q_bits, k_bits),
-        *(head_dim, half, v_half, q_end, k_end, v_dim),
-        *(
-            int(operands.positions is not None),
-            int(key_out is not None),
-            int(operands.key_cache is not None),
-            page_bits,
-        ),
-        *(int(eighths), operands.eps, -1.0 if operands.conjugate else 1.0),
-        *strides,
-        *position_strides,
-        *slot_strides,
+        q_ptr=q.value,
+        k_ptr=k.value,
+        v_ptr=v.value,
+        q_out_ptr=q_out.value,
+        k_out_ptr=k_out.value,
+        k_cache_ptr=k_cache.value,
+        v_cache_ptr=v_cache.value,
+        cos_ptr=cos,
+        sin_ptr=sin,
+        q_weight_ptr=q_weight,
+        k_weight_ptr=k_weight,
+        positions_ptr=positions,
+        slots_ptr=slots,
+        tokens=tokens,
+        length=length,
+        q_heads=q_heads,
+        k_heads=k_heads,
+        v_heads=v_heads,
+        q_span=1 << q_bits,
+        k_span=1 << k_bits,
+        q_bits=q_bits,
+        k_bits=k_bits,
+        **columns,
+        has_positions=int(operands.positions is not None),
+        has_key_out=int(key_out is not None),
+        has_cache=int(operands.key_cache is not None),
+        page_bits=page_bits,
+        eighths=int(eighths),
+        eps=operands.eps,
+        sign=-1.0 if operands.conjugate else 1.0,
+        **strides,
+        **named("stride_p", "bt", position_strides),
+        **named("stride_s", "bt", slot_strides),
         INTERLEAVED=operands.interleaved,
         NORM=has_norm,
     )
