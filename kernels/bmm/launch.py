@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import torch
 from nojit.kernels import library
@@ -17,6 +17,7 @@ from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.bmm.product import Product
 from nojit.kernels.bmm.shared_wave import sums_shape
 from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.products.checks import result_dtype
@@ -37,6 +38,9 @@ from torch import Tensor
 
 __all__ = ["Prepared", "prepare"]
 
+SIZES: Final = ("batch", "m_len", "n_len", "k_len")
+"""Params of B, M, N and K."""
+
 
 @dataclass(frozen=True, slots=True)
 class Prepared(PreparedProduct, Product):
@@ -44,10 +48,8 @@ class Prepared(PreparedProduct, Product):
 
     swapped: bool
     """True if the kernel computes the transposed result, ``b^T @ a^T``."""
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    merge_sizes: tuple[int, ...]
-    merge_strides: tuple[int, ...]
+    merge_numbers: dict[str, int]
+    """Sizes and strides by the names of the merge kernel's params."""
 
     def __call__(
         self,
@@ -65,14 +67,17 @@ class Prepared(PreparedProduct, Product):
         added = result if source is None else source
         left, right = (b, a) if self.swapped else (a, b)
         sums = self.new_sums(a, caller)
-        operands: tuple[Any, ...]
         if self.maps is not None:
-            operands = (*described(self.maps, left, right, result if sums is None else sums), added)
+            tensors = described(self.maps, a_map=left, b_map=right, out_map=result if sums is None else sums)
+            tensors |= {"input_ptr": added}
         else:
-            operands = (left, right, result, added, *self.sums_operand(sums, caller))
-        caller.launch(self.kernel, *operands, *self.sizes, *scales, *self.strides, **self.named)
+            tensors = {"a_ptr": left, "b_ptr": right, "out_ptr": result, "input_ptr": added}
+            tensors |= self.sums_operand(sums, caller)
+        epilogue = dict(zip(("activation", "alpha", "beta"), scales, strict=True))
+        caller.launch(self.kernel, **tensors, **self.numbers, **epilogue, **self.constexprs)
         if sums is not None:
-            caller.launch("bmm_merge", sums, result, added, *self.merge_sizes, *scales, *self.merge_strides)
+            merged = {"partial_ptr": sums, "out_ptr": result, "input_ptr": added}
+            caller.launch("bmm_merge", **merged, **self.merge_numbers, **epilogue)
         return result
 
 
@@ -152,6 +157,11 @@ class _Validated:
         return batch, rows, self.right.shape[2], depth
 
     @property
+    def numbers(self) -> dict[str, int]:
+        """The sizes by the names of the kernels' params."""
+        return dict(zip(SIZES, self.sizes, strict=True))
+
+    @property
     def maps(self) -> tuple[Mapped, Mapped, Mapped] | None:
         """TMA descriptions of both factors, or of their transposes, and of the result; None if one cannot be described."""
         size = self.a.element_size()
@@ -188,9 +198,9 @@ class _Validated:
             swapped=False,
             maps=maps,
             sums=sums_shape(batch, rows, cols, self.processors),
-            sizes=self.sizes,
+            numbers=self.numbers,
             processors=self.processors,
-            strides=self.result.strides[:2],
+            strides=named("stride_o", "zm", self.result.strides[:2]),
         )
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped], schedule: Schedule | None = None) -> Prepared:
@@ -204,7 +214,7 @@ class _Validated:
         splits = 1 if schedule is None else schedule.parts
         has_epilogue = self.has_epilogue and splits == 1
         of_out, panel = stored(of_out, self.a.element_size(), splits)
-        named = {
+        constexprs = {
             "TRANS_A": of_a.is_transposed,
             "TRANS_B": of_b.is_transposed,
             "PANEL": panel,
@@ -215,17 +225,30 @@ class _Validated:
         # the bundle chooses the tile of a product with an epilogue: few have variants for it
         if schedule is not None and not has_epilogue:
             kernel = "bmm_tiles_sm90"
-            named |= {"BLOCK_M": schedule.rows, "BLOCK_N": schedule.cols}
-        sizes = (*self.sizes, splits, of_a.step, of_b.step, self.processors)
-        return self._prepared(kernel, (of_a, of_b, of_out), splits, sizes, self.added.strides, named)
+            constexprs |= {"BLOCK_M": schedule.rows, "BLOCK_N": schedule.cols}
+        numbers = {
+            **self.numbers,
+            "splits": splits,
+            "a_step": of_a.step,
+            "b_step": of_b.step,
+            "programs": self.processors,
+            **named("stride_c", "zmn", self.added.strides),
+        }
+        return self._prepared(kernel, (of_a, of_b, of_out), splits, numbers, constexprs)
 
     def pointed(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers."""
         splits = self.splits
-        strides = (*self.left.strides, *self.right.strides, *self.added.strides, *self.result.strides)
-        named = {"PRECISION": precision(self.a.dtype)}
-        sizes = (*self.sizes, splits, padded_width(self.sizes[2]))
-        return self._prepared("bmm", None, splits, sizes, strides, named)
+        numbers = {
+            **self.numbers,
+            "splits": splits,
+            "width": padded_width(self.sizes[2]),
+            **named("stride_a", "zmk", self.left.strides),
+            **named("stride_b", "zkn", self.right.strides),
+            **named("stride_c", "zmn", self.added.strides),
+            **named("stride_o", "zmn", self.result.strides),
+        }
+        return self._prepared("bmm", None, splits, numbers, {"PRECISION": precision(self.a.dtype)})
 
     def few_rows(self, product: FewRows) -> Prepared:
         """Return the launch arguments for the kernels of few rows."""
@@ -233,18 +256,26 @@ class _Validated:
         added, result = self.added.strides[1:], self.result.strides[1:]
         if product.is_turned:
             rows, cols, added, result = cols, rows, added[::-1], result[::-1]
-        named = {"EPILOGUE": self.has_epilogue, "ROWS": product.rows}
-        strides = (*product.strides, *added, *result)
-        return replace(self._prepared(product.kernel, None, 1, (rows, cols, depth), strides, named), unused=None)
+        of_a, of_b = product.strides
+        numbers = {
+            "m_len": rows,
+            "n_len": cols,
+            "k_len": depth,
+            "stride_am": of_a,
+            "stride_bn": of_b,
+            **named("stride_c", "mn", added),
+            **named("stride_o", "mn", result),
+        }
+        constexprs = {"EPILOGUE": self.has_epilogue, "ROWS": product.rows}
+        return replace(self._prepared(product.kernel, None, 1, numbers, constexprs), unused=None)
 
     def _prepared(
         self,
         kernel: str,
         maps: tuple[Mapped, Mapped, Mapped] | None,
         splits: int,
-        sizes: tuple[int, ...],
-        strides: tuple[int, ...],
-        named: dict[str, Any],
+        numbers: dict[str, int],
+        constexprs: dict[str, Any],
     ) -> Prepared:
         batch, rows, cols, _ = self.sizes
         return Prepared(
@@ -255,9 +286,15 @@ class _Validated:
             maps=maps,
             partial=partial_shape(splits, batch, rows, cols),
             unused=nothing(torch.float32, self.a.device),
-            sizes=sizes,
-            strides=strides,
-            named=named,
-            merge_sizes=(batch, rows, cols, splits, padded_width(cols)),
-            merge_strides=(*self.added.strides, *self.result.strides),
+            numbers=numbers,
+            constexprs=constexprs,
+            merge_numbers={
+                "batch": batch,
+                "m_len": rows,
+                "n_len": cols,
+                "splits": splits,
+                "width": padded_width(cols),
+                **named("stride_c", "zmn", self.added.strides),
+                **named("stride_o", "zmn", self.result.strides),
+            },
         )

@@ -49,7 +49,17 @@ class Padded(Product):
         _, batch, rows, cols = self.of.shape
         pitch = self.copy.strides[2]
         copied = new_contiguous(caller, right, (batch, rows, pitch))
-        caller.launch("bmm_pad", right, copied, batch * rows, rows, cols, *self.of.strides[1:3], pitch)
+        caller.launch(
+            "bmm_pad",
+            in_ptr=right,
+            out_ptr=copied,
+            count=batch * rows,
+            rows=rows,
+            width=cols,
+            stride_z=self.of.strides[1],
+            stride_row=self.of.strides[2],
+            pitch=pitch,
+        )
         operands = (copied, b) if self.swapped else (a, copied)
         return self.product(*operands, source, out, scales, caller)
 

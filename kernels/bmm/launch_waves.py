@@ -10,7 +10,7 @@ import torch
 from nojit.kernels.bmm.product import Product
 from nojit.kernels.bmm.shared_wave import COLS, GROUP, ROWS
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.products.matrices import Mapped
+from nojit.kernels.products.matrices import Mapped, described
 from torch import Tensor
 
 __all__ = ["Shared"]
@@ -30,10 +30,11 @@ class Shared(Product):
     """TMA descriptions of the left operand, the right operand and the result."""
     sums: tuple[int, int, int]
     """Shape of the workspace, fp32."""
-    sizes: tuple[int, int, int, int]
+    numbers: dict[str, int]
+    """Sizes by the names of the kernels' params."""
     processors: int
-    strides: tuple[int, int]
-    """Strides of the result between matrices and between rows."""
+    strides: dict[str, int]
+    """Strides of the result between matrices and between rows by the names of the kernel's params."""
 
     def __call__(
         self,
@@ -49,11 +50,20 @@ class Shared(Product):
         result = new_contiguous(caller, a, self.shape, self.dtype) if out is None else out
         left, right = (b, a) if self.swapped else (a, b)
         sums = new_contiguous(caller, a, self.sums, torch.float32)
-        of_a, of_b, of_out = self.maps
+        of_a, of_b, _ = self.maps
         tile = {"BLOCK_M": ROWS, "BLOCK_N": COLS, "GROUP": GROUP}
         flags = {"TRANS_A": of_a.is_transposed, "TRANS_B": of_b.is_transposed}
-        maps = (of_a.describe(left), of_b.describe(right), of_out.describe(result))
-        rest = (*self.sizes, of_a.step, of_b.step, self.processors)
-        caller.launch("bmm_waves_sm90", *maps, sums, *rest, **flags, **tile)
-        caller.launch("bmm_waves_merge", sums, result, *self.sizes, self.processors, *self.strides, **tile)
+        caller.launch(
+            "bmm_waves_sm90",
+            **described(self.maps, a_map=left, b_map=right, out_map=result),
+            sums_ptr=sums,
+            **self.numbers,
+            a_step=of_a.step,
+            b_step=of_b.step,
+            programs=self.processors,
+            **flags,
+            **tile,
+        )
+        merged = {**self.numbers, "programs": self.processors, **self.strides}
+        caller.launch("bmm_waves_merge", sums_ptr=sums, out_ptr=result, **merged, **tile)
         return result

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, is_unaligned, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.grouped_mm.checks import shape_of
@@ -40,8 +41,9 @@ class Prepared:
     """True if rows past the last end must be 0."""
     maps: tuple[Mapped, Mapped, Mapped] | None
     """TMA descriptions of both factors and the result; None for the kernels that take pointers."""
-    numbers: tuple[int, ...]
-    named: dict[str, Any]
+    numbers: dict[str, int]
+    """Sizes and strides by the names of the kernel's params."""
+    constexprs: dict[str, Any]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
         """Launch the product; return the result, a new tensor unless `out` is given.
@@ -57,15 +59,14 @@ class Prepared:
             result = new_contiguous(caller, mat_a, self.shape)
         if not result.numel() or not offs.numel():
             return result
-        given: tuple[Any, ...]
-        added = () if cuts_depth(mat_b) else (result if bias is None else bias,)
+        added = {} if cuts_depth(mat_b) else {"bias_ptr": result if bias is None else bias}
         if self.maps is None:
-            given = (mat_a, mat_b, offs, *added, result)
+            tensors = {"a_ptr": mat_a, "b_ptr": mat_b, "offs_ptr": offs, **added, "out_ptr": result}
         else:
-            maps = described(self.maps, mat_a, mat_b, result)
+            tensors = described(self.maps, a_map=mat_a, b_map=mat_b, out_map=result) | {"offs_ptr": offs}
             # the kernel stores a part of the result by address
-            given = (*maps, offs, *added, result) if added else (*maps, offs)
-        caller.launch(self.kernel, *given, *self.numbers, **self.named)
+            tensors |= {**added, "out_ptr": result} if added else {}
+        caller.launch(self.kernel, **tensors, **self.numbers, **self.constexprs)
         return result
 
 
@@ -112,10 +113,10 @@ class _Validated:
     zeroed: bool
 
     @property
-    def sizes(self) -> tuple[int, int, int, int]:
-        """(groups, M, N, K)."""
+    def sizes(self) -> dict[str, int]:
+        """Number of groups, M, N and K."""
         groups, rows, cols = self.result.shape
-        return groups, rows, cols, self.left.shape[2]
+        return {"groups": groups, "m_len": rows, "n_len": cols, "k_len": self.left.shape[2]}
 
     @property
     def processors(self) -> int:
@@ -134,27 +135,36 @@ class _Validated:
         return mapped_product(of_a, mapped(self.right, element_bytes), target, element_bytes)
 
     @property
-    def bias_numbers(self) -> tuple[int, int, int]:
-        """Whether there is a bias (1 or 0), its stride from group to group, and from column to column."""
+    def bias_strides(self) -> dict[str, int]:
+        """Strides of the bias from group to group, and from column to column; 0 without a bias."""
         bias = self.operands.bias
-        if bias is None:
-            return 0, 0, 0
-        return 1, bias.stride(0) if bias.dim() > 1 else 0, bias.stride(-1)
+        strides = (0, 0) if bias is None else (bias.stride(0) if bias.dim() > 1 else 0, bias.stride(-1))
+        return named("stride_c", "zn", strides)
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Return the launch arguments for the sm_90 kernel; `maps` are the TMA descriptions of both factors and the result."""
         _, of_b, _ = maps
-        has_bias, *bias_strides = self.bias_numbers
-        named = {"TRANS_B": of_b.is_transposed, "BIAS": bool(has_bias)}
-        units = self.result.strides[1] * self.operands.mat_a.element_size() // MAP_BYTES
-        numbers = (*self.sizes, of_b.step, self.processors, *bias_strides, units)
-        return self._prepared("grouped_mm_sm90", maps, numbers, named)
+        numbers = {
+            **self.sizes,
+            "b_step": of_b.step,
+            "programs": self.processors,
+            **self.bias_strides,
+            "units_om": self.result.strides[1] * self.operands.mat_a.element_size() // MAP_BYTES,
+        }
+        constexprs = {"TRANS_B": of_b.is_transposed, "BIAS": self.operands.bias is not None}
+        return self._prepared("grouped_mm_sm90", maps, numbers, constexprs)
 
     def pointed(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers."""
-        has_bias, *bias_strides = self.bias_numbers
-        strides = (*self.left.strides[1:], *self.right.strides, *bias_strides, *self.result.strides[1:])
-        numbers = (*self.sizes, RESIDENT * self.processors, has_bias, *strides)
+        numbers = {
+            **self.sizes,
+            "programs": RESIDENT * self.processors,
+            "has_bias": int(self.operands.bias is not None),
+            **named("stride_a", "mk", self.left.strides[1:]),
+            **named("stride_b", "zkn", self.right.strides),
+            **self.bias_strides,
+            **named("stride_o", "mn", self.result.strides[1:]),
+        }
         return self._prepared("grouped_mm", None, numbers, {"PRECISION": self._precision})
 
     @property
@@ -170,12 +180,17 @@ class _Validated:
 
         `maps`: TMA descriptions of the transpose of `mat_a`, of `mat_b` and of the result.
         """
-        return self._prepared("grouped_mm_depth_sm90", maps, (*self.sizes, self.processors), {})
+        return self._prepared("grouped_mm_depth_sm90", maps, {**self.sizes, "programs": self.processors}, {})
 
     def pointed_by_depth(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers and whose groups are ranges of K."""
-        strides = (*self.left.strides[1:], *self.right.strides[1:], *self.result.strides)
-        return self._prepared("grouped_mm_depth", None, (*self.sizes, *strides), {"PRECISION": self._precision})
+        numbers = {
+            **self.sizes,
+            **named("stride_a", "mk", self.left.strides[1:]),
+            **named("stride_b", "kn", self.right.strides[1:]),
+            **named("stride_o", "zmn", self.result.strides),
+        }
+        return self._prepared("grouped_mm_depth", None, numbers, {"PRECISION": self._precision})
 
     @property
     def _precision(self) -> str:
@@ -185,8 +200,8 @@ class _Validated:
         self,
         kernel: str,
         maps: tuple[Mapped, Mapped, Mapped] | None,
-        numbers: tuple[int, ...],
-        named: dict[str, Any],
+        numbers: dict[str, int],
+        constexprs: dict[str, Any],
     ) -> Prepared:
         mat_a, mat_b, offs, _ = self.operands
         return Prepared(
@@ -195,5 +210,5 @@ class _Validated:
             zeroed=self.zeroed,
             maps=maps,
             numbers=numbers,
-            named=named,
+            constexprs=constexprs,
         )

@@ -14,11 +14,12 @@ from typing import Any, Final
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
 from nojit.kernels.mixed_mm.checks import Operands
 from nojit.kernels.mixed_mm.cost import FEW_COLS, few_is_faster, tiling_of
 from nojit.kernels.mixed_mm.splits import mapped_parts, parts_of
-from nojit.kernels.products.matrices import Layout, Mapped, layout_of, mapped, stored
+from nojit.kernels.products.matrices import Layout, Mapped, described, layout_of, mapped, stored
 from nojit.kernels.products.splits import padded_width, splits_of
 from torch import Tensor
 
@@ -71,10 +72,11 @@ class Prepared:
     """Shape of the partial sums, fp32; None without split-K."""
     unused: Tensor
     """Tensor that `mixed_mm` receives in place of partial sums if there are none."""
-    numbers: tuple[int, ...]
-    named: dict[str, Any]
-    merge: tuple[Any, ...]
-    """Arguments of the merge kernel that follow its tensors."""
+    numbers: dict[str, int]
+    """Sizes and strides by the names of the kernel's params."""
+    constexprs: dict[str, Any]
+    merge: dict[str, Any]
+    """Arguments of the merge kernel except its tensors."""
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
         """Launch the product; return the result, a new tensor unless `out` is given.
@@ -89,22 +91,21 @@ class Prepared:
         if not result.numel():
             return result
         # any pointer stands for absent scales and zeros
-        groups = (a if scales is None else scales, a if zeros is None else zeros)
+        scales, zeros = (a if value is None else value for value in (scales, zeros))
         sums = None
         if self.partial is not None:
             sums = new_contiguous(caller, a, self.partial, torch.float32)
-        given: tuple[Any, ...]
+        target = result if sums is None else sums
         if self.maps is not None:
-            described = (a, b, result if sums is None else sums, *groups)
-            given = tuple(mapped.describe(value) for mapped, value in zip(self.maps, described, strict=True))
-        elif self.kernel == "mixed_mm_few":
-            given = (a, b, *groups, result if sums is None else sums)
+            tensors = described(self.maps, a_map=a, b_map=b, out_map=target, scales_map=scales, zeros_map=zeros)
         else:
-            caller.constant(self.unused)
-            given = (a, b, *groups, result, self.unused if sums is None else sums)
-        caller.launch(self.kernel, *given, *self.numbers, **self.named)
+            tensors = {"a_ptr": a, "b_ptr": b, "scales_ptr": scales, "zeros_ptr": zeros, "out_ptr": target}
+            if self.kernel == "mixed_mm":
+                caller.constant(self.unused)
+                tensors |= {"out_ptr": result, "partial_ptr": self.unused if sums is None else sums}
+        caller.launch(self.kernel, **tensors, **self.numbers, **self.constexprs)
         if sums is not None:
-            caller.launch("bmm_merge", sums, result, result, *self.merge)
+            caller.launch("bmm_merge", partial_ptr=sums, out_ptr=result, input_ptr=result, **self.merge)
         return result
 
 
@@ -150,6 +151,11 @@ class _Whole:
     @property
     def depth(self) -> int:
         return int(self.operands[0].shape[1])
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """M, N, K and the group size."""
+        return {"m_len": self.rows, "n_len": self.cols, "k_len": self.depth, "group_size": self.group_size}
 
     @property
     def count(self) -> int:
@@ -220,18 +226,22 @@ class _Whole:
         span: int = max(FEW * self.stride(a) * a.itemsize, STEP_ROWS * self.stride(b))
         return span < MOST_SPAN
 
-    @property
-    def group_strides(self) -> tuple[int, int]:
-        return self.stride(self.operands[2]), self.stride(self.operands[3])
-
     def few(self) -> Prepared:
         """Return the launch arguments for `mixed_mm_few`."""
-        a, b, _, _ = self.operands
+        a, b, scales, zeros = self.operands
         parts = self._few_parts
         width = padded_width(self.cols)
-        row_stride = self.result.strides[1] if parts == 1 else width
-        strides = (self.stride(a), self.stride(b), *self.group_strides, row_stride)
-        numbers = (self.rows, self.cols, self.depth, self.group_size, parts, width, self.count, *strides)
+        numbers = {
+            **self.sizes,
+            "splits": parts,
+            "width": width,
+            "programs": self.count,
+            "stride_am": self.stride(a),
+            "stride_bk": self.stride(b),
+            "stride_sk": self.stride(scales),
+            "stride_zk": self.stride(zeros),
+            "stride_om": self.result.strides[1] if parts == 1 else width,
+        }
         return self._prepared("mixed_mm_few", None, parts, numbers, {"GROUPS": self.kind})
 
     def maps(self) -> tuple[Mapped, ...] | None:
@@ -257,36 +267,42 @@ class _Whole:
         parts = tiling.parts if tiling else 1 if uncut else mapped_parts(*sizes, self.count)
         of_a, of_b, of_out, *of_groups = maps
         of_out, panel = stored(of_out, self.operands[0].element_size(), parts)
-        numbers = (*sizes, self.group_size, parts, self.count)
-        named: dict[str, Any] = {"GROUPS": self.kind, "PANEL": panel}
+        numbers = {**self.sizes, "splits": parts, "programs": self.count}
+        constexprs: dict[str, Any] = {"GROUPS": self.kind, "PANEL": panel}
         if tiling:
             width = LINE if tiling.cols % LINE == 0 else LINE // 2
-            named |= {"BLOCK_M": tiling.rows, "BLOCK_N": tiling.cols, "WIDTH": width}
+            constexprs |= {"BLOCK_M": tiling.rows, "BLOCK_N": tiling.cols, "WIDTH": width}
         kernel = TILES if tiling else "mixed_mm_sm90"
-        return self._prepared(kernel, (of_a, of_b, of_out, *of_groups), parts, numbers, named)
+        return self._prepared(kernel, (of_a, of_b, of_out, *of_groups), parts, numbers, constexprs)
 
     def pointed(self) -> Prepared:
         """Return the launch arguments for `mixed_mm`."""
         a, b, scales, zeros = self.operands
         uncut = library.is_batch_invariant()
         parts = 1 if uncut else splits_of(1, self.rows, self.cols, self.depth, self.count)
-        width = padded_width(self.cols)
-        groups = [(0, 0) if value is None else value.stride() for value in (scales, zeros)]
-        strides = (*a.stride(), *b.stride(), *groups[0], *groups[1], *self.result.strides[1:])
         groups_are = "none" if scales is None else "whole" if self.groups_are(WHOLE_GROUP) else "any"
-        sizes = (self.rows, self.cols, self.depth, self.group_size, int(zeros is not None), parts, width)
-        return self._prepared("mixed_mm", None, parts, (*sizes, *strides), {"GROUPS": groups_are})
+        numbers = {
+            **self.sizes,
+            "has_zeros": int(zeros is not None),
+            "splits": parts,
+            "width": padded_width(self.cols),
+            **named("stride_a", "mk", a.stride()),
+            **named("stride_b", "kn", b.stride()),
+            **named("stride_s", "kn", (0, 0) if scales is None else scales.stride()),
+            **named("stride_z", "kn", (0, 0) if zeros is None else zeros.stride()),
+            **named("stride_o", "mn", self.result.strides[1:]),
+        }
+        return self._prepared("mixed_mm", None, parts, numbers, {"GROUPS": groups_are})
 
     def _prepared(
         self,
         kernel: str,
         maps: tuple[Mapped, ...] | None,
         parts: int,
-        numbers: tuple[int, ...],
-        named: dict[str, Any],
+        numbers: dict[str, int],
+        constexprs: dict[str, Any],
     ) -> Prepared:
         width = padded_width(self.cols)
-        strides = (*self.result.strides, *self.result.strides)
         return Prepared(
             kernel=kernel,
             shape=(self.rows, self.cols),
@@ -294,6 +310,17 @@ class _Whole:
             partial=(parts, 1, self.rows, width) if parts > 1 else None,
             unused=nothing(torch.float32, self.operands[0].device),
             numbers=numbers,
-            named=named,
-            merge=(1, self.rows, self.cols, parts, width, 0, 1.0, 0.0, *strides),
+            constexprs=constexprs,
+            merge={
+                "batch": 1,
+                "m_len": self.rows,
+                "n_len": self.cols,
+                "splits": parts,
+                "width": width,
+                "activation": 0,
+                "alpha": 1.0,
+                "beta": 0.0,
+                **named("stride_c", "zmn", self.result.strides),
+                **named("stride_o", "zmn", self.result.strides),
+            },
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from nojit.kernels import library
 from nojit.kernels.bmm.cost import Schedule
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import is_unaligned, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.mm_plus_mm.cost import FIXED, schedules_of
@@ -20,6 +21,8 @@ __all__ = ["Operands", "Prepared", "prepare"]
 
 Operands = tuple[Tensor, Tensor, Tensor, Tensor]
 """The matrices a, b, c and d."""
+SIZES: Final = ("m_len", "n_len", "k_len", "more_len")
+"""Params of M, N, K of the first product and K of the second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,9 @@ class Prepared:
     """Indices of a, b, c and d in the kernel's order; for a column-major result it computes the transpose."""
     maps: tuple[Mapped, ...] | None
     """TMA descriptions of the operands and the result; None for the kernel that takes pointers."""
-    numbers: tuple[int, ...]
-    named: dict[str, Any]
+    numbers: dict[str, int]
+    """Sizes and strides by the names of the kernel's params."""
+    constexprs: dict[str, Any]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
         """Launch the kernel; return the result, a new tensor unless `out` is given.
@@ -46,10 +50,12 @@ class Prepared:
             result = new_contiguous(caller, first, self.shape)
         if not result.numel():
             return result
-        given: tuple[Any, ...] = (*(operands[place] for place in self.order), result)
-        if self.maps is not None:
-            given = described(self.maps, *given)
-        caller.launch(self.kernel, *given, *self.numbers, **self.named)
+        a, b, c, d = (operands[place] for place in self.order)
+        if self.maps is None:
+            tensors = {"a_ptr": a, "b_ptr": b, "c_ptr": c, "d_ptr": d, "out_ptr": result}
+        else:
+            tensors = described(self.maps, a_map=a, b_map=b, c_map=c, d_map=d, out_map=result)
+        caller.launch(self.kernel, **tensors, **self.numbers, **self.constexprs)
         return result
 
 
@@ -75,19 +81,20 @@ def prepare(
     fits = not is_unaligned(*operands, out) and (maps_run or takes_maps)(first)
     maps = _maps_of(factors, result, first.element_size()) if fits else None
     sizes = (*result.shape[1:], factors[0].shape[2], factors[2].shape[2])
+    numbers = dict(zip(SIZES, sizes, strict=True))
     if maps is None:
-        strides = tuple(stride for layout in (*factors, result) for stride in layout.strides[1:])
-        named: dict[str, Any] = {"PRECISION": precision(first.dtype)}
-        return Prepared("mm_plus_mm", (rows, cols), order, None, (*sizes, *strides), named)
+        for name, dims, layout in zip("abcdo", ("mk", "kn", "mk", "kn", "mn"), (*factors, result), strict=True):
+            numbers |= named(f"stride_{name}", dims, layout.strides[1:])
+        return Prepared("mm_plus_mm", (rows, cols), order, None, numbers, {"PRECISION": precision(first.dtype)})
     count = processors(first)
     schedules: tuple[Schedule, ...] = (FIXED,)
     if not library.is_batch_invariant():
         schedules = schedules_of(maps[:4], sizes, count, divides=library.has(TILES))
     if len(schedules) > 1:
         return prepare_parts(maps, schedules, order, count)
-    named = {f"TRANS_{name}": of.is_transposed for name, of in zip("ABCD", maps, strict=False)}
-    named |= {"BLOCK_M": schedules[0].rows, "BLOCK_N": schedules[0].cols}
-    return Prepared("mm_plus_mm_sm90", (rows, cols), order, maps, (*sizes, count), named)
+    constexprs: dict[str, Any] = {f"TRANS_{name}": of.is_transposed for name, of in zip("ABCD", maps, strict=False)}
+    constexprs |= {"BLOCK_M": schedules[0].rows, "BLOCK_N": schedules[0].cols}
+    return Prepared("mm_plus_mm_sm90", (rows, cols), order, maps, numbers | {"programs": count}, constexprs)
 
 
 def _maps_of(factors: tuple[Layout, ...], result: Layout, element_bytes: int) -> tuple[Mapped, ...] | None:

@@ -28,7 +28,9 @@ class PreparedProduct:
     """Shape of the partial sums, fp32; None without split-K."""
     unused: Tensor | None
     """Tensor that the pointer kernel receives in place of partial sums if there are none; None for kernels without them."""
-    named: dict[str, Any]
+    numbers: dict[str, int]
+    """Sizes and strides by the names of the kernel's params."""
+    constexprs: dict[str, Any]
 
     def new_result(self, a: Tensor, caller: Caller) -> Tensor:
         """Allocate the result on the device of the left operand `a`."""
@@ -38,9 +40,9 @@ class PreparedProduct:
         """Allocate the partial sums on the device of `a`; return None without split-K."""
         return None if self.partial is None else new_contiguous(caller, a, self.partial, torch.float32)
 
-    def sums_operand(self, sums: Tensor | None, caller: Caller) -> tuple[Tensor, ...]:
+    def sums_operand(self, sums: Tensor | None, caller: Caller) -> dict[str, Tensor]:
         """Return what a pointer kernel takes for the partial sums: one tensor, or none if the kernel has no such param."""
         if self.unused is None:
-            return ()
+            return {}
         caller.constant(self.unused)
-        return (self.unused if sums is None else sums,)
+        return {"partial_ptr": self.unused if sums is None else sums}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described
 from nojit.kernels.products.splits import padded_width
@@ -40,9 +40,9 @@ class Mapped(NamedTuple):
         return Described(value, self.strides, self.shape)
 
 
-def described(maps: Sequence[Mapped], *values: Tensor) -> tuple[Described, ...]:
-    """Return the TMA description of each tensor of `values`, which has the layout of its map."""
-    return tuple(of.describe(value) for of, value in zip(maps, values, strict=True))
+def described(maps: Sequence[Mapped], **tensors: Tensor) -> dict[str, Any]:
+    """Return the TMA description of each tensor, which has the layout of its map, by the name of its param."""
+    return {name: of.describe(value) for of, (name, value) in zip(maps, tensors.items(), strict=True)}
 
 
 def layout_of(value: Tensor, batch: int) -> Layout:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, has_maps, is_unaligned, processors
 from nojit.kernels.products.launch_fp8 import FP8_BYTES, takes_bytes
 from nojit.kernels.products.matrices import Layout, Mapped, described, layout_of, mapped, mapped_product, transposed
@@ -43,8 +44,9 @@ class Prepared:
     """TMA descriptions of a, the transposes of b, and the result; None for the kernel that takes pointers."""
     as_bytes: bool
     """True if the kernel takes the operands as bytes, since the device has no fp8 products."""
-    numbers: tuple[int, ...]
-    named: dict[str, Any]
+    numbers: dict[str, int]
+    """Sizes and strides by the names of the kernel's params."""
+    constexprs: dict[str, Any]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
         """Launch the product; return the result, a new tensor unless `out` is given.
@@ -58,14 +60,14 @@ class Prepared:
             result = new_contiguous(caller, mat_a, self.shape, RESULT)
         if not result.numel() or not offs.numel():
             return result
-        given: tuple[Any, ...]
         if self.maps is not None:
-            given = described(self.maps, mat_a, mat_b, result)
-        elif self.as_bytes:
-            given = tuple(caller.make(Tensor.view, value, torch.uint8) for value in (mat_a, mat_b))
+            tensors = described(self.maps, a_map=mat_a, b_map=mat_b, out_map=result)
         else:
-            given = mat_a, mat_b
-        caller.launch(self.kernel, *given, offs, scale_a, scale_b, result, *self.numbers, **self.named)
+            if self.as_bytes:
+                mat_a, mat_b = (caller.make(Tensor.view, value, torch.uint8) for value in (mat_a, mat_b))
+            tensors = {"a_ptr": mat_a, "b_ptr": mat_b}
+        tensors |= {"offs_ptr": offs, "scale_a_ptr": scale_a, "scale_b_ptr": scale_b, "out_ptr": result}
+        caller.launch(self.kernel, **tensors, **self.numbers, **self.constexprs)
         return result
 
 
@@ -126,16 +128,36 @@ class _Validated:
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Return the launch arguments for the sm_90 kernel, with TMA descriptions of a, b's transposes and the result."""
-        units = self.result.strides[1] * RESULT_BYTES // MAP_BYTES
-        numbers = (*self.sizes, maps[1].step, processors(self.operands.mat_a), *self.scales.strides, units)
-        named = {"SCALES": self.scales.kind, "FAST": self.fast and self.scales.kind == "ends"}
-        return Prepared("scaled_grouped_mm_sm90", self.sizes[1:3], maps, False, numbers, named)
+        numbers = {
+            **self._sizes,
+            "b_step": maps[1].step,
+            "programs": processors(self.operands.mat_a),
+            **self._scale_strides,
+            "units_om": self.result.strides[1] * RESULT_BYTES // MAP_BYTES,
+        }
+        constexprs = {"SCALES": self.scales.kind, "FAST": self.fast and self.scales.kind == "ends"}
+        return Prepared("scaled_grouped_mm_sm90", self.sizes[1:3], maps, False, numbers, constexprs)
 
     def pointed(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers, which always adds up in fp32."""
-        of_b = self.right.strides
-        strides = (self.left.strides[1], *of_b[:2], *self.scales.strides, *self.result.strides[1:])
-        numbers = (*self.sizes, RESIDENT * processors(self.operands.mat_a), *strides)
+        numbers = {
+            **self._sizes,
+            "programs": RESIDENT * processors(self.operands.mat_a),
+            "stride_am": self.left.strides[1],
+            **named("stride_b", "zn", self.right.strides[:2]),
+            **self._scale_strides,
+            **named("stride_o", "mn", self.result.strides[1:]),
+        }
         as_bytes = takes_bytes(self.operands.mat_a, "scaled_grouped_mm")
         name = "scaled_grouped_mm_bytes" if as_bytes else "scaled_grouped_mm"
         return Prepared(name, self.sizes[1:3], None, as_bytes, numbers, {"BLOCK_SCALES": self.scales.kind != "ends"})
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        groups, rows, cols, depth = self.sizes
+        return {"groups": groups, "m_len": rows, "n_len": cols, "k_len": depth}
+
+    @property
+    def _scale_strides(self) -> dict[str, int]:
+        strides = self.scales.strides
+        return named("stride_sa", "mk", strides[:2]) | named("stride_sb", "zkn", strides[2:])

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import has_maps, is_unaligned, nothing, processors
 from nojit.kernels.products.launch_fp8 import FP8_BYTES, takes_bytes
 from nojit.kernels.products.launch_split import PreparedProduct
@@ -50,8 +51,8 @@ class Prepared(PreparedProduct):
 
     as_bytes: bool
     """True if the kernel takes the operands as bytes, since the device has no fp8 products."""
-    numbers: tuple[int, ...]
-    merge_numbers: tuple[int, ...]
+    merge_numbers: dict[str, int]
+    """Sizes and strides by the names of the merge kernel's params."""
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
         """Launch the product; return the result, a new tensor unless `out` is given.
@@ -65,18 +66,21 @@ class Prepared(PreparedProduct):
             return result
         sums = self.new_sums(a, caller)
         added = result if bias is None else bias
-        given: tuple[Any, ...]
+        scales = {"scale_a_ptr": scale_a, "scale_b_ptr": scale_b}
         if self.maps is not None:
-            maps = described(self.maps, a, b, result if sums is None else sums)
-            # with split-K, the merge kernel adds the bias
-            given = maps if self.kernel == PARTS else (*maps, scale_a, scale_b, added if sums is None else sums)
+            tensors = described(self.maps, a_map=a, b_map=b, out_map=result if sums is None else sums)
+            if self.kernel != PARTS:
+                # with split-K, the merge kernel adds the bias
+                tensors |= {**scales, "bias_ptr": added if sums is None else sums}
         else:
             if self.as_bytes:
                 a, b = (caller.make(Tensor.view, value, torch.uint8) for value in (a, b))
-            given = (a, b, scale_a, scale_b, added, result, *self.sums_operand(sums, caller))
-        caller.launch(self.kernel, *given, *self.numbers, **self.named)
+            tensors = {"a_ptr": a, "b_ptr": b, **scales, "bias_ptr": added, "out_ptr": result}
+            tensors |= self.sums_operand(sums, caller)
+        caller.launch(self.kernel, **tensors, **self.numbers, **self.constexprs)
         if sums is not None:
-            caller.launch("scaled_mm_merge", sums, scale_a, scale_b, added, result, *self.merge_numbers)
+            merged = {"partial_ptr": sums, **scales, "bias_ptr": added, "out_ptr": result}
+            caller.launch("scaled_mm_merge", **merged, **self.merge_numbers)
         return result
 
 
@@ -183,7 +187,7 @@ class _Validated:
         tiling = tiling_of(*self.sizes, self.processors) if self.has_costs else None
         splits = tiling.parts if tiling else self.mapped_splits
         of_out, panel = stored(of_out, self.dtype.itemsize, splits)
-        numbers = (*self.sizes, splits, self.processors)
+        numbers = {**self._sizes, "splits": splits, "programs": self.processors}
         formats = {self.operands.a.dtype, self.operands.b.dtype}
         few = copied_rows(self.sizes[0], whole=formats != {torch.float8_e4m3fn} or library.is_batch_invariant())
         # whole products run with the tile of the tuned table, which has more stages to choose from
@@ -194,28 +198,42 @@ class _Validated:
         # per-tensor scales without a bias have a variant with less code, so that small products start sooner
         if kind == "ends" and not (self._has_bias or strides[0] or strides[3]):
             kind = "whole"
-        named = {"FAST": self.fast and kind in {"whole", "ends"}, "SCALES": kind, "PANEL": panel, "ROWS": few}
-        more = (self._has_bias, a_span, *strides)
-        return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), splits, (*numbers, *more), named)
+        constexprs = {"FAST": self.fast and kind in {"whole", "ends"}, "SCALES": kind, "PANEL": panel, "ROWS": few}
+        numbers |= {"has_bias": self._has_bias, "a_span": a_span, **_scale_strides(strides)}
+        return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), splits, numbers, constexprs)
 
     def pointed(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers, which always adds up in fp32."""
         kind, a_span, b_span, scale_strides = self.scales
-        strides = (
-            self.left.strides[1],
-            self.right.strides[1],
-            *scale_strides,
-            self.bias_stride,
-            *self.result.strides[1:],
-        )
-        numbers = (*self.sizes, self.splits, padded_width(self.sizes[1]), self._has_bias, a_span, b_span, *strides)
-        named: dict[str, Any] = {"BLOCK_SCALES": kind != "ends"}
+        numbers = {
+            **self._sizes,
+            "splits": self.splits,
+            "width": padded_width(self.sizes[1]),
+            "has_bias": self._has_bias,
+            "a_span": a_span,
+            "b_span": b_span,
+            "stride_am": self.left.strides[1],
+            "stride_bn": self.right.strides[1],
+            **_scale_strides(scale_strides),
+            **self._end_strides,
+        }
+        constexprs: dict[str, Any] = {"BLOCK_SCALES": kind != "ends"}
         as_bytes = takes_bytes(self.operands.a, "scaled_mm")
         if as_bytes:
-            named["A_E5M2"] = self.operands.a.dtype == torch.float8_e5m2
-            named["B_E5M2"] = self.operands.b.dtype == torch.float8_e5m2
+            constexprs["A_E5M2"] = self.operands.a.dtype == torch.float8_e5m2
+            constexprs["B_E5M2"] = self.operands.b.dtype == torch.float8_e5m2
         kernel = "scaled_mm_bytes" if as_bytes else "scaled_mm"
-        return self._prepared(kernel, None, self.splits, numbers, named)
+        return self._prepared(kernel, None, self.splits, numbers, constexprs)
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        rows, cols, depth = self.sizes
+        return {"m_len": rows, "n_len": cols, "k_len": depth}
+
+    @property
+    def _end_strides(self) -> dict[str, int]:
+        """Strides of the bias and of the result."""
+        return {"stride_bias": self.bias_stride, **named("stride_o", "mn", self.result.strides[1:])}
 
     @property
     def _has_bias(self) -> int:
@@ -226,12 +244,11 @@ class _Validated:
         kernel: str,
         maps: tuple[Mapped, Mapped, Mapped] | None,
         splits: int,
-        numbers: tuple[int, ...],
-        named: dict[str, Any],
+        numbers: dict[str, int],
+        constexprs: dict[str, Any],
     ) -> Prepared:
         (rows, cols, _), width = self.sizes, padded_width(self.sizes[1])
         kind, _, _, strides = self.scales
-        ends = (strides[0], strides[3], self.bias_stride, *self.result.strides[1:])
         return Prepared(
             kernel=kernel,
             shape=(rows, cols),
@@ -241,6 +258,21 @@ class _Validated:
             partial=partial_shape(splits, 1, rows, cols),
             unused=nothing(torch.float32, self.operands.a.device),
             numbers=numbers,
-            named=named,
-            merge_numbers=(rows, cols, splits, width, int(kind != "ends"), self._has_bias, *ends),
+            constexprs=constexprs,
+            merge_numbers={
+                "m_len": rows,
+                "n_len": cols,
+                "splits": splits,
+                "width": width,
+                "scaled": int(kind != "ends"),
+                "has_bias": self._has_bias,
+                "stride_sam": strides[0],
+                "stride_sbn": strides[3],
+                **self._end_strides,
+            },
         )
+
+
+def _scale_strides(strides: tuple[int, int, int, int]) -> dict[str, int]:
+    """Return the `strides` of `Scales` by the names of the kernels' params."""
+    return named("stride_sa", "mk", strides[:2]) | named("stride_sb", "kn", strides[2:])

@@ -75,7 +75,8 @@ def noted(kernel: Callable[..., None], name: str, asked: list[str]) -> Callable[
 
     def launch(*args: Any, **named: Any) -> None:
         asked.append(name)
-        kernel(*args, **named)
+        args, constexprs = by_position(name, args, named)
+        kernel(*args, **constexprs)
 
     return launch
 

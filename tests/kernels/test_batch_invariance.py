@@ -58,7 +58,7 @@ def test_products(invariant, by_columns):
     found = []
     for rows in ROWS:
         prepared = prepare_bmm(torch.zeros(rows, 4096, dtype=torch.float16), b, None, None, False, lambda _: True)
-        found.append((prepared.kernel, prepared.partial and prepared.partial[0], *sorted(prepared.named.items())))
+        found.append((prepared.kernel, prepared.partial and prepared.partial[0], *sorted(prepared.constexprs.items())))
     check(found, invariant)
 
 
@@ -69,7 +69,7 @@ def test_products_of_fp8(invariant):
         a = torch.zeros(rows, 4096).to(torch.float8_e4m3fn)
         one = torch.ones(())
         prepared = prepare_scaled(Operands(a, b, one, one, None), None, torch.bfloat16, False, lambda _: True)
-        found.append((prepared.kernel, prepared.partial and prepared.partial[0], *sorted(prepared.named.items())))
+        found.append((prepared.kernel, prepared.partial and prepared.partial[0], *sorted(prepared.constexprs.items())))
     check(found, invariant)
 
 

@@ -12,6 +12,7 @@ from nojit.kernels import library
 from nojit.kernels.bmm import baddbmm, bmm, mm
 from nojit.kernels.bmm import launch as launch_module
 from nojit.kernels.bmm.cost import Schedule
+from nojit.kernels.manifest_kernels import by_position
 
 from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate
@@ -38,11 +39,11 @@ def device(interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterato
     kernel = load("bmm_waves_sm90_kernel", *(sm90.KERNELS / path for path in FILES))
 
     def run(*args: Any, **named: Any) -> None:
-        left, right, out, sums, *numbers = args
+        (left, right, out, sums, *numbers), constexprs = by_position("bmm_waves_sm90", args, named)
         # what nobody stores must not be read
         sums.fill_(float("nan"))
         assert numbers[-1] == programs[0]
-        kernel(programs[0], *map(sm90.argument, (left, right, out, sums)), *numbers, **named, STAGES=2)
+        kernel(programs[0], *map(sm90.argument, (left, right, out, sums)), *numbers, **constexprs, STAGES=2)
 
     def provide(name: str) -> Any:
         def launch(*args: Any, **named: Any) -> None:

@@ -17,6 +17,7 @@ from nojit.aot.variants.expand import expand_kernel
 from nojit.aot.variants.tuning_space import expand_space
 from nojit.kernels import library
 from nojit.kernels.calls.tensor_maps import Described
+from nojit.kernels.manifest_kernels import by_position
 from nojit.kernels.mixed_mm import launch as launch_module
 from nojit.kernels.mixed_mm import reference, uint4x2_mixed_mm
 from nojit.kernels.products.tile_costs import Tiling
@@ -129,13 +130,14 @@ def argument(place: int, value: Any, width: int = 64) -> Any:
 def provide(name: str) -> Callable[..., None]:
     """Give kernels as Python; the sums of parts too."""
     if name == "bmm_merge":
-        return lambda *args: (asked.append(name), merge(*args))[1]
+        return lambda **named: (asked.append(name), merge(*by_position(name, (), named)[0]))[1]
     few = name == "mixed_mm_few"
     function = "mixed_mm_sm90" if name == "mixed_mm_tiles_sm90" else name
     kernel = load(f"{function}_kernel", *(KERNELS / path for path in (FEW if few else MANY)), others=others)
 
     def launch(*args: Any, **named: Any) -> None:
         asked.append(name)
+        args, named = by_position(name, args, named)
         # the tile is the caller's where it names one
         config = {**chosen[name], **named}
         if not few:

@@ -134,8 +134,8 @@ def test_fast_sums_are_asked_for_over_maps_alone():
         given = launch_module.Operands(*operands((5, 20), 48, 272, kind))
         for fast in (False, True):
             call = launch_module.prepare(given, None, fast, maps_run=lambda _: True)
-            assert call.named == {"SCALES": kind, "FAST": fast and kind == "ends"}
-            assert "FAST" not in launch_module.prepare(given, None, fast).named
+            assert call.constexprs == {"SCALES": kind, "FAST": fast and kind == "ends"}
+            assert "FAST" not in launch_module.prepare(given, None, fast).constexprs
 
 
 def test_calls_are_remembered_by_all_that_they_depend_on():

@@ -202,8 +202,8 @@ def test_fast_sums_are_asked_for_over_maps_alone():
     for kind, fast in product(("whole", "ends", "1x128 128x128"), (False, True)):
         given = launch_module.Operands(a, b, *scales(32, 64, 256, kind), None)
         call = launch_module.prepare(given, None, torch.bfloat16, fast, maps_run=lambda _: True)
-        assert call.named["FAST"] == (fast and kind in {"whole", "ends"})
-        assert "FAST" not in launch_module.prepare(given, None, torch.bfloat16, fast).named
+        assert call.constexprs["FAST"] == (fast and kind in {"whole", "ends"})
+        assert "FAST" not in launch_module.prepare(given, None, torch.bfloat16, fast).constexprs
 
 
 @pytest.mark.parametrize(
