@@ -12,6 +12,7 @@ from typing import Any, Final
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm.functions import reference_of, rounded
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, is_unaligned, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.products.matrices import Layout, layout_of, mapped, transposed
@@ -32,6 +33,7 @@ LINE: Final = 8
 """Elements per 16-byte load: the `sm_90` kernel takes K, L, N and row strides that are multiples of this."""
 FARTHEST: Final = 1 << 21
 """The largest row stride of the `sm_90` kernel, in units of `LINE`: beyond it, offsets in a tile need 64 bits."""
+PITCHES: Final = ("pitch_a", "pitch_b", "pitch_c", "pitch_out")
 MOST_ROWS: Final = (1 << 31) - (1 << 20)
 """The largest M that the `sm_90` kernel takes: row numbers are 32-bit, also past the last row."""
 
@@ -74,8 +76,9 @@ class Prepared:
     """[M, N], the shape of the result."""
     is_transposed: bool
     """True if the kernel computes the transposed result, from the operands in reverse order."""
-    numbers: tuple[Any, ...]
-    named: dict[str, Any]
+    numbers: dict[str, Any]
+    """Sizes, strides and the activation by the names of the kernel's params."""
+    constexprs: dict[str, Any]
 
     def __call__(self, operands: Operands, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
         """Launch the kernel on `operands`; return the result, a new contiguous tensor unless `out` is given.
@@ -86,8 +89,9 @@ class Prepared:
         if result is None:
             result = new_contiguous(caller, first, self.shape)
         if result.numel():
-            given: tuple[Any, ...] = (*(operands[::-1] if self.is_transposed else operands), result)
-            caller.launch(self.kernel, *given, *self.numbers, **self.named)
+            a, b, c = operands[::-1] if self.is_transposed else operands
+            tensors = {"a_ptr": a, "b_ptr": b, "c_ptr": c, "out_ptr": result}
+            caller.launch(self.kernel, **tensors, **self.numbers, **self.constexprs)
         return result
 
 
@@ -111,6 +115,8 @@ def prepare(
         factors, result = tuple(transposed(factor) for factor in reversed(factors)), transposed(result)
     function, number = reference_of(name)
     (_, rows, depth), (_, middle, cols) = factors[0].shape, factors[2].shape
+    sizes = {"m_len": rows, "n_len": cols, "k_len": depth, "middle_len": middle}
+    epilogue = {"activation": number, "alpha": alpha}
     first = operands[0]
     fits = max(depth, middle, cols) <= WIDEST and rows <= MOST_ROWS
     fits = fits and not is_unaligned(*operands, out) and (runs_sm90 or takes_maps)(first)
@@ -120,14 +126,17 @@ def prepare(
     pitches = _pitches_of(factors, result) if fits else None
     if pitches is not None:
         trans, distances = pitches
-        numbers = (rows, cols, depth, middle, processors(first), number, alpha, *distances)
-        return Prepared("b2b_gemm_sm90", shape, is_transposed, numbers, {"FUNCTION": rounded(function), "TRANS": trans})
-    named = {"FUNCTION": function, "PRECISION": precision(first.dtype)}
-    strides = tuple(stride for layout in (*factors, result) for stride in layout.strides[1:])
-    return Prepared("b2b_gemm", shape, is_transposed, (rows, cols, depth, middle, number, alpha, *strides), named)
+        numbers = {**sizes, "programs": processors(first), **epilogue, **distances}
+        constexprs = {"FUNCTION": rounded(function), "TRANS": trans}
+        return Prepared("b2b_gemm_sm90", shape, is_transposed, numbers, constexprs)
+    constexprs = {"FUNCTION": function, "PRECISION": precision(first.dtype)}
+    numbers = {**sizes, **epilogue}
+    for name, dims, layout in zip("abco", ("mk", "kn", "mn", "mn"), (*factors, result), strict=True):
+        numbers |= named(f"stride_{name}", dims, layout.strides[1:])
+    return Prepared("b2b_gemm", shape, is_transposed, numbers, constexprs)
 
 
-def _pitches_of(factors: tuple[Layout, ...], result: Layout) -> tuple[bool, tuple[int, ...]] | None:
+def _pitches_of(factors: tuple[Layout, ...], result: Layout) -> tuple[bool, dict[str, int]] | None:
     """Return the arguments of the `sm_90` kernel that describe strides; None if it cannot take the layouts.
 
     Args:
@@ -135,7 +144,8 @@ def _pitches_of(factors: tuple[Layout, ...], result: Layout) -> tuple[bool, tupl
         result: layout of the result.
 
     Returns:
-        Whether b and c are column-major, and the row strides of all four matrices in units of eight elements.
+        Whether b and c are column-major, and the row strides of all four matrices in units of eight elements, by the
+            names of the kernel's params.
     """
     left, *right = factors
     for trans in (False, True):
@@ -144,5 +154,5 @@ def _pitches_of(factors: tuple[Layout, ...], result: Layout) -> tuple[bool, tupl
         pitches = tuple(of.strides[2] // LINE for of in found if of is not None)
         whole = all(layout.shape[2] % LINE == 0 for layout in lines)
         if whole and len(pitches) == len(found) and max(pitches) <= FARTHEST:
-            return trans, pitches
+            return trans, dict(zip(PITCHES, pitches, strict=True))
     return None

@@ -11,6 +11,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.b2b_gemm import b2b_gemm, functions, reference
 from nojit.kernels.b2b_gemm import launch as launch_module
+from nojit.kernels.manifest_kernels import by_position
 from nojit.kernels.products.activations import ACTIVATIONS, FUNCTIONS
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
@@ -48,6 +49,7 @@ def provide(name: str) -> Callable[..., None]:
 
     def launch(*args: Any, FUNCTION: FunctionRef, **named: Any) -> None:  # noqa: N803 - a constexpr
         asked.append(name)
+        args, named = by_position(name, args, named)
         assert FUNCTION == functions.LISTED_ROUNDED
         n_len, k_len, middle_len = args[5:8]
         widths = dict(zip(("BLOCK_N", "BLOCK_K", "BLOCK_L"), map(width_of, (n_len, k_len, middle_len)), strict=True))
