@@ -15,6 +15,7 @@ from nojit.kernels.block_sparse import BlockLayout, block_sparse_matmul, packing
 from nojit.kernels.block_sparse.matmul import launch as products
 from nojit.kernels.block_sparse.matmul import launch_sm90
 from nojit.kernels.calls.tensor_maps import Described
+from nojit.kernels.manifest_kernels import by_position
 from torch import Tensor
 
 from tests.kernels.gluon_stub import Map, Pointer, load
@@ -50,6 +51,7 @@ def provide(name: str):
     )
 
     def launch(*args: Any, **named: Any) -> None:
+        args, named = by_position(name, args, named)
         if name == "block_sparse_dsd_sm90":
             width = args[2].shape[2 if named["COLUMNS"] else 3]
             named["BLOCK_N"] = 64 if width <= 64 else 256 if named["TRANSPOSED"] else 128

@@ -5,20 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from nojit.kernels import library
 from nojit.kernels.block_sparse.matmul import launch_sm90
-from nojit.kernels.block_sparse.matmul.launch_sm90 import Facts
 from nojit.kernels.block_sparse.packing import BLOCK_N, PROGRAMS, SHARE, Cuts, Sizes
 from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.torch_state import precision
 from torch import Tensor
 
 __all__ = [
-    "facts_of_dsd",
-    "facts_of_merge",
-    "facts_of_sdd",
     "launch_dsd",
     "launch_merge",
     "launch_sdd",
@@ -56,21 +53,29 @@ def launch_sdd(
 
     `caller`: allocates and launches, or also records both for replays.
     """
-    facts, constexprs = facts_of_sdd(a, b, out, tables, sizes)
-    caller.launch("block_sparse_sdd", a, b, out, *facts, **constexprs)
-
-
-def facts_of_sdd(a: Tensor, b: Tensor, out: Tensor, tables: Sequence[Tensor], sizes: Sizes) -> Facts:
-    """Return the arguments that follow the operands of the general sdd kernel (dense by dense), and its constexprs.
-
-    `tables`: the three tables of tiles in `Packing.tables`; `sizes`: those of the layout.
-    """
     tiles, columns, blocks = tables
     batch, _, rows, depth = a.shape
-    numbers = (batch, len(tiles), -(-rows // sizes.tile), rows, depth, sizes.block)
-    strides = (*a.stride(), *b.stride(), *out.stride())
-    constexprs = {"STRIP": sizes.tile, "SPAN": sizes.width, "PRECISION": precision(a.dtype)}
-    return (tiles, columns, blocks, *numbers, *strides), constexprs
+    caller.launch(
+        "block_sparse_sdd",
+        a_ptr=a,
+        b_ptr=b,
+        out_ptr=out,
+        tiles_ptr=tiles,
+        columns_ptr=columns,
+        blocks_ptr=blocks,
+        batch=batch,
+        tiles=len(tiles),
+        strips=-(-rows // sizes.tile),
+        m_len=rows,
+        k_len=depth,
+        block=sizes.block,
+        **named("stride_a", "zhmk", a.stride()),
+        **named("stride_b", "zhkn", b.stride()),
+        **named("stride_o", "zbrc", out.stride()),
+        STRIP=sizes.tile,
+        SPAN=sizes.width,
+        PRECISION=precision(a.dtype),
+    )
 
 
 def run_dsd(
@@ -152,25 +157,31 @@ def launch_dsd(
     split; `is_transposed`: True to multiply by the transposed blocks; `caller`: allocates and launches, or also records
     both for replays.
     """
-    facts, constexprs = facts_of_dsd(s, d, out, strips, cuts, block, is_transposed)
-    caller.launch("block_sparse_dsd", s, d, out, partial, *facts, **constexprs)
-
-
-def facts_of_dsd(
-    s: Tensor, d: Tensor, out: Tensor, strips: Sequence[Tensor], cuts: Cuts, block: int, is_transposed: bool
-) -> Facts:
-    """Return the general dsd kernel's (sparse by dense) arguments after operands and partial sums, and its constexprs.
-
-    `strips`: the layout's tables of strips (groups of block rows); `cuts`: how long strips (groups of block rows) are
-    split; `is_transposed`: True to multiply by the transposed blocks.
-    """
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = out.shape
-    sizes = (batch, len(tasks), -(-rows // cuts.height), rows, width, block, cuts.slots, int(cuts.atomic))
-    z, of_blocks, row, column = s.stride()
-    inner = (column, row) if is_transposed else (row, column)
-    strides = (z, of_blocks, *inner, *d.stride(), *out.stride())
-    return (tasks, entries, blocks, *sizes, *strides), {"STRIP": cuts.height, "PRECISION": precision(d.dtype)}
+    caller.launch(
+        "block_sparse_dsd",
+        s_ptr=s,
+        d_ptr=d,
+        out_ptr=out,
+        partial_ptr=partial,
+        tasks_ptr=tasks,
+        entries_ptr=entries,
+        blocks_ptr=blocks,
+        batch=batch,
+        tasks=len(tasks),
+        strips=-(-rows // cuts.height),
+        m_len=rows,
+        n_len=width,
+        block=block,
+        slots=cuts.slots,
+        atomic=int(cuts.atomic),
+        **named("stride_s", "zbrc", (s.mT if is_transposed else s).stride()),
+        **named("stride_d", "zhkn", d.stride()),
+        **named("stride_o", "zhmn", out.stride()),
+        STRIP=cuts.height,
+        PRECISION=precision(d.dtype),
+    )
 
 
 def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts, caller: Caller = DIRECT) -> None:
@@ -179,14 +190,19 @@ def launch_merge(partial: Tensor, out: Tensor, merges: Tensor, cuts: Cuts, calle
     `merges`: strip, first slot and end of slots of each split strip; `cuts`: how long strips (groups of block rows) are
     split; `caller`: allocates and launches, or also records both for replays.
     """
-    caller.launch("block_sparse_merge", partial, out, *facts_of_merge(out, merges, cuts))
-
-
-def facts_of_merge(out: Tensor, merges: Tensor, cuts: Cuts) -> tuple[Any, ...]:
-    """Return the arguments of the merge kernel that follow its tensors.
-
-    `cuts`: how long strips (groups of block rows) are split.
-    """
     batch, _, rows, width = out.shape
-    sizes = (batch, len(merges), -(-rows // cuts.height), rows, width, cuts.height, cuts.slots, int(cuts.atomic))
-    return (merges, *sizes, *out.stride())
+    caller.launch(
+        "block_sparse_merge",
+        partial_ptr=partial,
+        out_ptr=out,
+        merges_ptr=merges,
+        batch=batch,
+        merges=len(merges),
+        strips=-(-rows // cuts.height),
+        m_len=rows,
+        n_len=width,
+        height=cuts.height,
+        slots=cuts.slots,
+        atomic=int(cuts.atomic),
+        **named("stride_o", "zhmn", out.stride()),
+    )

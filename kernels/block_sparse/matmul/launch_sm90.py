@@ -8,7 +8,7 @@ sdd is a product of dense matrices, computed in the active blocks only; dsd is a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from nojit.kernels.block_sparse.packing import Cuts, Sizes
 from nojit.kernels.calls.memos import DIRECT, Caller
@@ -26,8 +26,6 @@ __all__ = [
     "maps_of_sdd",
 ]
 
-Facts = tuple[tuple[Any, ...], dict[str, Any]]
-"""(Arguments that follow the operands, constexprs by name) of a launch."""
 ROWS: Final = 128
 """Rows of the strips (groups of block rows) and tiles that the sm_90 kernels take."""
 LEAST_BLOCK: Final = 32
@@ -115,24 +113,30 @@ def launch_sdd(
     `maps`: TMA descriptions of operands and result; `tables`: the three tables of tiles in `Packing.tables`; `sizes`:
     those of the layout; `caller`: allocates and launches, or also records both for replays.
     """
-    facts, constexprs = facts_of_sdd(maps, shape, tables, sizes)
-    caller.launch("block_sparse_sdd_sm90", maps.a, maps.b, maps.out, *facts, **constexprs)
-
-
-def facts_of_sdd(maps: SddMaps, shape: Sequence[int], tables: Sequence[Tensor], sizes: Sizes) -> Facts:
-    """Return the arguments that follow the operands of the sm_90 sdd kernel, and its constexprs; `shape` is [Z, H, M, K].
-
-    `maps`: TMA descriptions of operands and result; `tables`: the three tables of tiles in `Packing.tables`; `sizes`:
-    those of the layout.
-    """
     tiles, columns, blocks = tables
     batch, _, rows, depth = shape
     box = min(sizes.block, BOX)
-    height, width = (box, BOX) if maps.trans_b else (BOX, box)
-    copied = {"BOX": box, "B_HEIGHT": height, "B_WIDTH": width}
-    named = {"SPAN": sizes.width, "TRANS_A": maps.trans_a, "TRANS_B": maps.trans_b, **copied}
-    numbers = (batch, len(tiles), -(-rows // ROWS), depth, sizes.block, processors(tiles))
-    return (tiles, columns, blocks, *numbers), named
+    caller.launch(
+        "block_sparse_sdd_sm90",
+        a_map=maps.a,
+        b_map=maps.b,
+        out_map=maps.out,
+        tiles_ptr=tiles,
+        columns_ptr=columns,
+        blocks_ptr=blocks,
+        batch=batch,
+        tiles=len(tiles),
+        strips=-(-rows // ROWS),
+        k_len=depth,
+        block=sizes.block,
+        programs=processors(tiles),
+        SPAN=sizes.width,
+        BOX=box,
+        B_HEIGHT=box if maps.trans_b else BOX,
+        B_WIDTH=BOX if maps.trans_b else box,
+        TRANS_A=maps.trans_a,
+        TRANS_B=maps.trans_b,
+    )
 
 
 def launch_dsd(
@@ -152,25 +156,31 @@ def launch_dsd(
     layout's tables of strips (groups of block rows); `caller`: allocates and launches, or also records both for
     replays.
     """
-    facts, constexprs = facts_of_dsd(maps, shape, strips, cuts, block)
-    caller.launch("block_sparse_dsd_sm90", maps.s, maps.d, maps.out, partial, *facts, **constexprs)
-
-
-def facts_of_dsd(maps: DsdMaps, shape: Sequence[int], strips: Sequence[Tensor], cuts: Cuts, block: int) -> Facts:
-    """Return the last arguments of the sm_90 dsd kernel (dense = sparse x dense), after its partial results; and its constexprs.
-
-    Args:
-        maps: TMA descriptions of the operands and the result.
-        shape: shape of the result, [Z, H, M, N].
-        strips: the layout's tables of strips (groups of block rows): tasks, entries, blocks and splits.
-        cuts: how long strips are split.
-        block: size of a block.
-    """
     tasks, entries, blocks, _ = strips
     batch, _, rows, width = shape
-    order = (cuts.long, cuts.ahead, processors(tasks))
-    numbers = (batch, len(tasks), -(-rows // ROWS), width, block, cuts.slots, int(cuts.atomic), *order)
     box = min(block, BOX)
-    tall, wide = (BOX, box) if maps.columns else (box, BOX)
-    named = {"TRANSPOSED": maps.is_transposed, "COLUMNS": maps.columns, "BOX": box, "D_HEIGHT": tall, "D_WIDTH": wide}
-    return (tasks, entries, blocks, *numbers), named
+    caller.launch(
+        "block_sparse_dsd_sm90",
+        s_map=maps.s,
+        d_map=maps.d,
+        out_map=maps.out,
+        partial_ptr=partial,
+        tasks_ptr=tasks,
+        entries_ptr=entries,
+        blocks_ptr=blocks,
+        batch=batch,
+        tasks=len(tasks),
+        strips=-(-rows // ROWS),
+        n_len=width,
+        block=block,
+        slots=cuts.slots,
+        atomic=int(cuts.atomic),
+        long=cuts.long,
+        ahead=cuts.ahead,
+        programs=processors(tasks),
+        BOX=box,
+        D_HEIGHT=BOX if maps.columns else box,
+        D_WIDTH=box if maps.columns else BOX,
+        TRANSPOSED=maps.is_transposed,
+        COLUMNS=maps.columns,
+    )

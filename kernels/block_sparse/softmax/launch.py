@@ -11,6 +11,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.calls.arguments import check_like, check_shape
 from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.strides import named
 from torch import Tensor
 
 __all__ = ["allocate_gradients", "launch_forward", "softmax_backward", "softmax_forward"]
@@ -27,22 +28,28 @@ def _strides(value: Tensor | None, count: int) -> tuple[int, ...]:
     return (*(0,) * (count - 1), 1) if value is None else tuple(value.stride())
 
 
-def _listed(x: Tensor, spans: Tensor, sizes: Sequence[int]) -> Iterator[tuple[Tensor, int, tuple[int, ...]]]:
+def _listed(x: Tensor, spans: Tensor, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield the launches for a sparse tensor: one, or two if its long block rows get a launch of their own.
 
     They get one if the tensor has at least `APART_BYTES` bytes and the best tile for them differs from that for other
     rows.
 
     Yields:
-        Block rows to process (rows of `spans`), the number of long ones among them, and the kernel's size arguments.
+        By the names of the kernels' params: block rows to process (rows of `spans`), the number of long ones among
+            them, and sizes.
     """
     block, rows, _, longest, long, blocks, next_longest = sizes
     is_large = library.is_batch_invariant() or x.numel() * x.element_size() >= APART_BYTES
     if long and is_large and (longest - 1).bit_length() > (next_longest - 1).bit_length():
-        yield spans[:long], 0, (long, rows, block, blocks, longest)
-        yield spans[long:], 0, (len(spans) - long, rows, block, x.shape[1] - blocks, next_longest)
+        yield _numbers(spans[:long], 0, rows, block, blocks, longest)
+        yield _numbers(spans[long:], 0, rows, block, x.shape[1] - blocks, next_longest)
     else:
-        yield spans, long, (len(spans), rows, block, x.shape[1], longest)
+        yield _numbers(spans, long, rows, block, x.shape[1], longest)
+
+
+def _numbers(spans: Tensor, long: int, rows: int, block: int, blocks: int, longest: int) -> dict[str, Any]:
+    sizes = {"listed": len(spans), "rows": rows, "block": block, "blocks": blocks, "max_row_blocks": longest}
+    return {"spans_ptr": spans, "long_rows": long, **sizes}
 
 
 def launch_forward(
@@ -69,15 +76,28 @@ def launch_forward(
     """
     if not x.numel():
         return
-    for listed, long_rows, numbers in _listed(x, spans, sizes):
-        caller.constant(listed)
+    for numbers in _listed(x, spans, sizes):
+        caller.constant(numbers["spans_ptr"])
         caller.launch(
             "block_sparse_softmax_fwd",
-            x, out, listed, columns, long_rows, rpe, kpm, am, scale, int(kpm_multiplies), int(am_multiplies),
-            x.shape[0], *numbers,
-            *x.stride(), *out.stride(), *_strides(rpe, 4), *_strides(kpm, 2), *_strides(am, 2),
+            x_ptr=x,
+            out_ptr=out,
+            columns_ptr=columns,
+            rpe_ptr=rpe,
+            kpm_ptr=kpm,
+            am_ptr=am,
+            scale=scale,
+            kpm_multiplies=int(kpm_multiplies),
+            am_multiplies=int(am_multiplies),
+            batch=x.shape[0],
+            **numbers,
+            **named("stride_x", "zbrc", x.stride()),
+            **named("stride_o", "zbrc", out.stride()),
+            **named("stride_r", "zhmn", _strides(rpe, 4)),
+            **named("stride_k", "zn", _strides(kpm, 2)),
+            **named("stride_a", "mn", _strides(am, 2)),
             CAUSAL=bool(is_causal),
-        )  # fmt: skip
+        )
 
 
 def softmax_forward(
@@ -123,11 +143,21 @@ def softmax_backward(
     dx, drpe = allocate_gradients(y, spans, sizes, wants_bias)
     bias = drpe if wants_bias else None
     if y.numel():
-        for listed, long_rows, numbers in _listed(y, spans, sizes):
+        for numbers in _listed(y, spans, sizes):
             library.get("block_sparse_softmax_bwd")(
-                y, dy, dx, bias, listed, columns, long_rows, scale, y.shape[0], *numbers,
-                *y.stride(), *dy.stride(), *dx.stride(), *_strides(bias, 4),
-            )  # fmt: skip
+                y_ptr=y,
+                dy_ptr=dy,
+                dx_ptr=dx,
+                drpe_ptr=bias,
+                columns_ptr=columns,
+                scale=scale,
+                batch=y.shape[0],
+                **numbers,
+                **named("stride_y", "zbrc", y.stride()),
+                **named("stride_g", "zbrc", dy.stride()),
+                **named("stride_d", "zbrc", dx.stride()),
+                **named("stride_r", "zhmn", _strides(bias, 4)),
+            )
     return dx, drpe
 
 
