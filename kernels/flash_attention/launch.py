@@ -1,20 +1,22 @@
 """Forward pass of flash attention: choice and launch of the kernel."""
 
-# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+# ruff: noqa: PLR0917 - a launch has many facts
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final, NamedTuple
 
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.attention.checks import FP8
 from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.calls.arguments import refuse_type
 from nojit.kernels.calls.memos import DIRECT, Caller
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import Described, capability, described, processors, takes_maps
 from torch import Tensor
 
 __all__ = [
+    "Maps",
     "launch_forward",
     "launch_over_maps",
     "launch_over_pointers",
@@ -63,7 +65,13 @@ def launch_forward(
         launch_over_maps(maps, lse, scale, mask, caller)
 
 
-Maps = tuple[Described, Described, Described, Described]
+class Maps(NamedTuple):
+    """TMA descriptions of queries, keys, values and the result, by the names of params."""
+
+    q_map: Described
+    k_map: Described
+    v_map: Described
+    out_map: Described
 
 
 def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps | None:
@@ -74,8 +82,9 @@ def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps 
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < 0.0:
         return None
-    maps = described(q), described(k), described(v), described(out)
-    return None if None in maps else cast("Maps", maps)
+    found = [described(value) for value in (q, k, v, out)]
+    maps = [each for each in found if each is not None]
+    return Maps(*maps) if len(maps) == len(found) else None
 
 
 def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: BandMask, caller: Caller = DIRECT) -> None:
@@ -88,16 +97,16 @@ def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: BandMas
     kv_heads, kv_len, v_dim = v.shape[1:]
     caller.launch(
         "flash_attention_fwd_sm90",
-        *maps,
-        lse,
-        scale,
-        mask.right,
-        batch,
-        heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        processors(q.base),
+        **maps._asdict(),
+        lse_ptr=lse,
+        scale=scale,
+        causal_offset=mask.right,
+        batch=batch,
+        heads=heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
+        programs=processors(q.base),
         CAUSAL=mask.mode == "causal",
         **mapped_widths(head_dim, v_dim),
     )
@@ -122,25 +131,25 @@ def launch_over_pointers(
     kernel, block_d, block_dv = _kernel_over_pointers(q, v_dim)
     caller.launch(
         kernel,
-        q,
-        k,
-        v,
-        out,
-        lse,
-        scale,
-        mask.left,
-        mask.right,
-        batch,
-        heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        head_dim,
-        v_dim,
-        *q.stride()[:3],
-        *k.stride()[:3],
-        *v.stride()[:3],
-        *out.stride()[:3],
+        q_ptr=q,
+        k_ptr=k,
+        v_ptr=v,
+        out_ptr=out,
+        lse_ptr=lse,
+        scale=scale,
+        left=mask.left,
+        right=mask.right,
+        batch=batch,
+        heads=heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
+        head_dim=head_dim,
+        v_dim=v_dim,
+        **named("stride_q", "bhm", q.stride()[:3]),
+        **named("stride_k", "bhn", k.stride()[:3]),
+        **named("stride_v", "bhn", v.stride()[:3]),
+        **named("stride_o", "bhm", out.stride()[:3]),
         MASK=mask.mode,
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,

@@ -1,6 +1,6 @@
 """Backward pass of flash attention: choice and launch of the kernels."""
 
-# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+# ruff: noqa: PLR0917 - a launch has many facts
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.attention.outputs import Gradients, prepared
 from nojit.kernels.attention.widths import tile_width, tile_widths
+from nojit.kernels.calls.strides import named
 from nojit.kernels.flash_attention.launch_sm90_bwd import MAX_WIDTH, gradient_maps_of, launch_backward_over_maps
 from nojit.kernels.flash_attention.launch_sm90_bwd_wide import launch_wide_over_maps
 from torch import Tensor
@@ -71,17 +72,17 @@ def launch_delta(out: Tensor, dout: Tensor, lse: Tensor, dlse: Tensor | None, de
     """Launch the kernel that writes ``rowsum(out * dout) - dlse`` to `delta`, fp32 [B, H, M]."""
     batch, heads, q_len, v_dim = out.shape
     library.get("flash_attention_bwd_delta")(
-        out,
-        dout,
-        lse,
-        dlse,
-        delta,
-        batch,
-        heads,
-        q_len,
-        v_dim,
-        *out.stride()[:3],
-        *dout.stride()[:3],
+        out_ptr=out,
+        dout_ptr=dout,
+        lse_ptr=lse,
+        dlse_ptr=dlse,
+        delta_ptr=delta,
+        batch=batch,
+        heads=heads,
+        q_len=q_len,
+        v_dim=v_dim,
+        **named("stride_o", "bhm", out.stride()[:3]),
+        **named("stride_g", "bhm", dout.stride()[:3]),
         BLOCK_DV=tile_width(v_dim, MIN_WIDTH),
     )
 
@@ -103,30 +104,30 @@ def launch_dkdv_over_pointers(
     kv_heads, kv_len, v_dim = v.shape[1:]
     block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
     library.get("flash_attention_bwd_dkdv")(
-        q,
-        k,
-        v,
-        dout,
-        lse,
-        delta,
-        dk,
-        dv,
-        scale,
-        mask.left,
-        mask.right,
-        batch,
-        kv_heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        head_dim,
-        v_dim,
-        *q.stride()[:3],
-        *k.stride()[:3],
-        *v.stride()[:3],
-        *dout.stride()[:3],
-        *dk.stride()[:3],
-        *dv.stride()[:3],
+        q_ptr=q,
+        k_ptr=k,
+        v_ptr=v,
+        dout_ptr=dout,
+        lse_ptr=lse,
+        delta_ptr=delta,
+        dk_ptr=dk,
+        dv_ptr=dv,
+        scale=scale,
+        left=mask.left,
+        right=mask.right,
+        batch=batch,
+        kv_heads=kv_heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
+        head_dim=head_dim,
+        v_dim=v_dim,
+        **named("stride_q", "bhm", q.stride()[:3]),
+        **named("stride_k", "bhn", k.stride()[:3]),
+        **named("stride_v", "bhn", v.stride()[:3]),
+        **named("stride_g", "bhm", dout.stride()[:3]),
+        **named("stride_dk", "bhn", dk.stride()[:3]),
+        **named("stride_dv", "bhn", dv.stride()[:3]),
         MASK=mask.mode,
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,
@@ -149,28 +150,28 @@ def launch_dq_over_pointers(
     kv_heads, kv_len, v_dim = v.shape[1:]
     block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
     library.get("flash_attention_bwd_dq")(
-        q,
-        k,
-        v,
-        dout,
-        lse,
-        delta,
-        dq,
-        scale,
-        mask.left,
-        mask.right,
-        batch,
-        heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        head_dim,
-        v_dim,
-        *q.stride()[:3],
-        *k.stride()[:3],
-        *v.stride()[:3],
-        *dout.stride()[:3],
-        *dq.stride()[:3],
+        q_ptr=q,
+        k_ptr=k,
+        v_ptr=v,
+        dout_ptr=dout,
+        lse_ptr=lse,
+        delta_ptr=delta,
+        dq_ptr=dq,
+        scale=scale,
+        left=mask.left,
+        right=mask.right,
+        batch=batch,
+        heads=heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
+        head_dim=head_dim,
+        v_dim=v_dim,
+        **named("stride_q", "bhm", q.stride()[:3]),
+        **named("stride_k", "bhn", k.stride()[:3]),
+        **named("stride_v", "bhn", v.stride()[:3]),
+        **named("stride_g", "bhm", dout.stride()[:3]),
+        **named("stride_dq", "bhm", dq.stride()[:3]),
         MASK=mask.mode,
         BLOCK_D=block_d,
         BLOCK_DV=block_dv,

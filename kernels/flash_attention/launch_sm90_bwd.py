@@ -1,6 +1,6 @@
 """Backward pass of flash attention on sm_90, with TMA: a kernel for all gradients, one before it and one after it."""
 
-# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+# ruff: noqa: PLR0917 - a launch has many facts
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import torch
 from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import Described, described, takes_maps
 from torch import Tensor
 
@@ -133,18 +134,18 @@ def launch_prepare(
     dout = maps.dout.base
     batch, heads, q_len, v_dim = dout.shape
     library.get("flash_attention_bwd_sm90_prepare")(
-        out,
-        dout,
-        lse,
-        dlse,
-        statistics,
-        turns,
-        batch,
-        heads,
-        q_len,
-        v_dim,
-        *out.stride()[:3],
-        *dout.stride()[:3],
+        out_ptr=out,
+        dout_ptr=dout,
+        lse_ptr=lse,
+        dlse_ptr=dlse,
+        stat_ptr=statistics,
+        turn_ptr=turns,
+        batch=batch,
+        heads=heads,
+        q_len=q_len,
+        v_dim=v_dim,
+        **named("stride_o", "bhm", out.stride()[:3]),
+        **named("stride_g", "bhm", dout.stride()[:3]),
         BLOCK_D=maps.width,
         BLOCK_M=QUERIES[maps.width],
     )
@@ -158,22 +159,22 @@ def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float
     batch, heads, q_len, _ = maps.q.shape
     kv_heads, kv_len = maps.k.shape[1:3]
     library.get("flash_attention_bwd_sm90")(
-        maps.q,
-        maps.k,
-        maps.v,
-        maps.dout,
-        Described(room.statistics, room.statistics.stride()),
-        Described(room.sums, room.sums.stride()),
-        maps.dk,
-        maps.dv,
-        room.turns,
-        scale,
-        mask.right,
-        batch,
-        heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
+        q_map=maps.q,
+        k_map=maps.k,
+        v_map=maps.v,
+        dout_map=maps.dout,
+        stat_map=Described(room.statistics, room.statistics.stride()),
+        sum_map=Described(room.sums, room.sums.stride()),
+        dk_map=maps.dk,
+        dv_map=maps.dv,
+        turn_ptr=room.turns,
+        scale=scale,
+        causal_offset=mask.right,
+        batch=batch,
+        heads=heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
         CAUSAL=mask.mode == "causal",
         BLOCK_D=maps.width,
         BLOCK_M=QUERIES[maps.width],
@@ -187,14 +188,14 @@ def launch_finish(maps: GradientMaps, room: Workspace, lse: Tensor, dq: Tensor, 
     """
     batch, heads, q_len, head_dim = dq.shape
     library.get("flash_attention_bwd_sm90_finish")(
-        room.sums,
-        lse,
-        dq,
-        scale,
-        batch,
-        heads,
-        q_len,
-        head_dim,
-        *dq.stride()[:3],
+        sum_ptr=room.sums,
+        lse_ptr=lse,
+        dq_ptr=dq,
+        scale=scale,
+        batch=batch,
+        heads=heads,
+        q_len=q_len,
+        head_dim=head_dim,
+        **named("stride_q", "bhm", dq.stride()[:3]),
         BLOCK_D=maps.width,
     )

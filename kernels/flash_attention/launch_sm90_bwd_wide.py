@@ -4,7 +4,7 @@ The first writes the gradient of the scores to a workspace, which the second rea
 queries if there are many keys, are processed in parts, one after the other.
 """
 
-# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+# ruff: noqa: PLR0917 - a launch has many facts
 
 from __future__ import annotations
 
@@ -156,23 +156,22 @@ def launch_dkdv(
     statistics = room.statistics[:, own[0], own[1], rows]
     last = part.queries.stop == q_len
     library.get("flash_attention_bwd_dkdv_sm90")(
-        _box(maps.q, own),
-        _box(maps.k, keys),
-        _box(maps.v, keys),
-        _box(maps.dout, own),
-        Described(statistics, statistics.stride()),
-        _box(maps.dk, keys),
-        _box(maps.dv, keys),
-        _scores(maps, room, part, seen),
-        room.sums,
-        scale,
-        mask.right + part.queries.start,
-        *_sizes(maps, part),
-        part.queries.stop - part.queries.start,
-        seen,
-        0 if last and not part.queries.start else -(-kv_len // TILE) * TILE,
-        carried,
-        int(last),
+        q_map=_box(maps.q, own),
+        k_map=_box(maps.k, keys),
+        v_map=_box(maps.v, keys),
+        dout_map=_box(maps.dout, own),
+        stat_map=Described(statistics, statistics.stride()),
+        dk_map=_box(maps.dk, keys),
+        dv_map=_box(maps.dv, keys),
+        ds_map=_scores(maps, room, part, seen),
+        sum_ptr=room.sums,
+        scale=scale,
+        causal_offset=mask.right + part.queries.start,
+        **_sizes(maps, part),
+        kv_len=seen,
+        sum_rows=0 if last and not part.queries.start else -(-kv_len // TILE) * TILE,
+        carried=carried,
+        is_last=int(last),
         CAUSAL=mask.mode == "causal",
         **mapped_widths(maps.q.shape[3], maps.v.shape[3]),
     )
@@ -188,14 +187,13 @@ def launch_dq(
     widths = mapped_widths(maps.q.shape[3], maps.v.shape[3])
     own = _query_place(maps, part)
     library.get("flash_attention_bwd_dq_sm90")(
-        _scores(maps, room, part, seen),
-        _box(maps.k, (part.batch, part.kv_heads, slice(0, seen))),
-        described(dq[own]),
-        scale,
-        mask.right + part.queries.start,
-        *_sizes(maps, part),
-        part.queries.stop - part.queries.start,
-        seen,
+        ds_map=_scores(maps, room, part, seen),
+        k_map=_box(maps.k, (part.batch, part.kv_heads, slice(0, seen))),
+        dq_map=described(dq[own]),
+        scale=scale,
+        causal_offset=mask.right + part.queries.start,
+        **_sizes(maps, part),
+        kv_len=seen,
         CAUSAL=mask.mode == "causal",
         BLOCK_D=widths["BLOCK_D"],
         DEPTH=widths["DEPTH"],
@@ -208,10 +206,15 @@ def _query_place(maps: GradientMaps, part: Part) -> tuple[slice, slice, slice]:
     return part.batch, slice(part.kv_heads.start * group, part.kv_heads.stop * group), part.queries
 
 
-def _sizes(maps: GradientMaps, part: Part) -> tuple[int, int, int]:
-    """Return a part's batch size, its number of query heads, and the number of these for each key head."""
-    batch, heads, _ = _query_place(maps, part)
-    return batch.stop - batch.start, heads.stop - heads.start, maps.q.shape[1] // maps.k.shape[1]
+def _sizes(maps: GradientMaps, part: Part) -> dict[str, int]:
+    """Return a part's batch size, query heads, query heads for each key head, and queries, by the names of params."""
+    batch, heads, queries = _query_place(maps, part)
+    return {
+        "batch": batch.stop - batch.start,
+        "heads": heads.stop - heads.start,
+        "group": maps.q.shape[1] // maps.k.shape[1],
+        "q_len": queries.stop - queries.start,
+    }
 
 
 def _box(one: Described, place: tuple[slice, ...]) -> Described:
@@ -221,7 +224,7 @@ def _box(one: Described, place: tuple[slice, ...]) -> Described:
 
 def _scores(maps: GradientMaps, room: WideWorkspace, part: Part, seen: int) -> Described:
     """Return the TMA description of the gradient of a part's scores [batch, heads, keys, queries] in the workspace."""
-    batch, heads, _ = _sizes(maps, part)
-    rows = -(-(part.queries.stop - part.queries.start) // TILE) * TILE
+    batch, heads, _, q_len = _sizes(maps, part).values()
+    rows = -(-q_len // TILE) * TILE
     value = room.scores[: batch * heads, :seen, :rows].unflatten(0, (batch, heads))
     return Described(value, value.stride())

@@ -285,7 +285,7 @@ def test_what_a_tensor_map_can_describe(value, strides):
 def test_the_kernel_for_sm_90_is_asked_for_what_the_call_says(monkeypatch):
     monkeypatch.setattr(tensor_maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
     q, k, v, out = halves(2, 8, 33, 40), halves(2, 2, 70, 40), halves(2, 2, 70, 96), halves(2, 8, 33, 96)
-    operands = tuple(tensor_maps.described(value) for value in (q, k, v, out))
+    operands = flash_launch.Maps(*(tensor_maps.described(value) for value in (q, k, v, out)))
     launch, _ = requested(lambda: flash_launch.launch_over_maps(operands, None, 0.5, BandMask("causal", 0, 37)))
     assert launch.kernel == "flash_attention_fwd_sm90"
     assert launch.args == (*operands, None, 0.5, 37, 2, 8, 4, 33, 70, 132)

@@ -20,6 +20,7 @@ from nojit.kernels.flash_attention import (
     reference,
 )
 from nojit.kernels.flash_attention.launch_bwd import launch_backward
+from nojit.kernels.manifest_kernels import by_position
 from torch import Tensor
 
 from tests.kernels.accuracy import assert_accurate
@@ -106,7 +107,7 @@ def launches(monkeypatch):
     noted: list[tuple[str, tuple[object, ...], dict[str, object]]] = []
 
     def provide(name: str):
-        return lambda *args, **named: noted.append((name, args, named))
+        return lambda *args, **named: noted.append((name, *by_position(name, args, named)))
 
     with library.override(provide):
         yield noted
@@ -251,7 +252,7 @@ def test_the_kernels_before_and_after(interpreted, monkeypatch, dim, with_dlse, 
     del interpreted
     monkeypatch.setattr(backward_sm90, "takes_maps", lambda value: value.element_size() == 2)
     real = library.get
-    found = {"flash_attention_bwd_sm90": lambda *args, **named: emulate(args, named)}
+    found = {"flash_attention_bwd_sm90": lambda **named: emulate(*by_position("flash_attention_bwd_sm90", (), named))}
     monkeypatch.setattr(library, "get", lambda name: found.get(name) or real(name))
     q, k, v, dout, _ = operands(133, 70, dim, dim)
     q = q.transpose(1, 2).contiguous().transpose(1, 2)
