@@ -243,18 +243,23 @@ def transposed(bits: Tensor) -> Tensor:
     return squares.flatten(1, 2)
 
 
-def mask_facts(tables: MaskTables) -> tuple[int, int, int, int, int]:
-    """Return the integer arguments of a mask: a band's bounds, block size, the tables' strides by batch and head.
+def mask_facts(tables: MaskTables) -> dict[str, int]:
+    """Return a band's bounds, the block size, and the tables' strides by batch and head, by the names of params.
 
     `tables`: the mask.
     """
-    by_batch = tables.heads if tables.batches > 1 else 0
-    return tables.left, tables.right, tables.block, by_batch, int(tables.heads > 1)
+    return {
+        "left": tables.left,
+        "right": tables.right,
+        "block": tables.block,
+        "mask_batch": tables.heads if tables.batches > 1 else 0,
+        "mask_head": int(tables.heads > 1),
+    }
 
 
-def mask_pointers(tables: MaskTables, side: Side) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mask tables that a kernel reads: spans and blocks of one side, and the bitmaps.
+def mask_pointers(tables: MaskTables, side: Side) -> dict[str, Tensor]:
+    """Return the mask tables that a kernel reads, by the names of params: spans and blocks of one side, and the bitmaps.
 
     `tables`: the mask.
     """
-    return side.spans, side.blocks, tables.bits
+    return {"spans_ptr": side.spans, "blocks_ptr": side.blocks, "bits_ptr": tables.bits}

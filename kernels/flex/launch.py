@@ -1,17 +1,18 @@
 """Forward pass of flex attention: choice and launch of the kernel."""
 
-# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+# ruff: noqa: PLR0917 - a launch has many facts
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_width, tile_widths
 from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
 from nojit.kernels.calls.memos import DIRECT, Caller
-from nojit.kernels.calls.strides import kv_strides
-from nojit.kernels.calls.tensor_maps import Described, described, processors, takes_maps
+from nojit.kernels.calls.strides import kv_strides, named
+from nojit.kernels.calls.tensor_maps import described, processors, takes_maps
+from nojit.kernels.flash_attention.launch import Maps
 from nojit.kernels.score_mod.modification import Modification, mod_arguments
 from nojit.kernels.score_mod.mods import LISTED, lightest
 from torch import Tensor
@@ -46,9 +47,6 @@ def launch_forward(
         launch_over_maps(maps, lse, q, scale, tables, mod, caller)
 
 
-Maps = tuple[Described, Described, Described, Described]
-
-
 def maps_of(
     q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float, tables: MaskTables, mod: Modification
 ) -> Maps | None:
@@ -64,8 +62,9 @@ def maps_of(
         return None
     if (scale < 0.0 and mod.function is None) or lightest(mod.function, mod.slots) == LISTED:
         return None
-    maps = described(q), described(k), described(v), described(out)
-    return None if None in maps else cast("Maps", maps)
+    found = [described(value) for value in (q, k, v, out)]
+    maps = [each for each in found if each is not None]
+    return Maps(*maps) if len(maps) == len(found) else None
 
 
 def launch_over_maps(
@@ -88,20 +87,20 @@ def launch_over_maps(
     pointers, numbers = mod_arguments(mod, lse, q)
     caller.launch(
         "flex_attention_fwd_sm90",
-        *maps,
-        lse,
-        *mask_pointers(tables, tables.by_query),
-        *pointers,
-        scale,
-        *mask_facts(tables),
-        *numbers,
-        batch,
-        heads,
-        heads // kv_heads,
-        batch // kv_batch,
-        q_len,
-        kv_len,
-        processors(q),
+        **maps._asdict(),
+        lse_ptr=lse,
+        **mask_pointers(tables, tables.by_query),
+        **pointers,
+        scale=scale,
+        **mask_facts(tables),
+        **numbers,
+        batch=batch,
+        heads=heads,
+        group=heads // kv_heads,
+        shared=batch // kv_batch,
+        q_len=q_len,
+        kv_len=kv_len,
+        programs=processors(q),
         MASK=tables.mode,
         SCORE_MOD=lightest(mod.function, mod.slots),
         BLOCK_D=width,
@@ -132,27 +131,27 @@ def launch_over_pointers(
     pointers, numbers = mod_arguments(mod, lse, q)
     caller.launch(
         "flex_attention_fwd",
-        q,
-        k,
-        v,
-        out,
-        lse,
-        *mask_pointers(tables, tables.by_query),
-        *pointers,
-        scale,
-        *mask_facts(tables),
-        *numbers,
-        batch,
-        heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        head_dim,
-        v_dim,
-        *q.stride()[:3],
-        *kv_strides(k, batch),
-        *kv_strides(v, batch),
-        *out.stride()[:3],
+        q_ptr=q,
+        k_ptr=k,
+        v_ptr=v,
+        out_ptr=out,
+        lse_ptr=lse,
+        **mask_pointers(tables, tables.by_query),
+        **pointers,
+        scale=scale,
+        **mask_facts(tables),
+        **numbers,
+        batch=batch,
+        heads=heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
+        head_dim=head_dim,
+        v_dim=v_dim,
+        **named("stride_q", "bhm", q.stride()[:3]),
+        **named("stride_k", "bhn", kv_strides(k, batch)),
+        **named("stride_v", "bhn", kv_strides(v, batch)),
+        **named("stride_o", "bhm", out.stride()[:3]),
         MASK=tables.mode,
         SCORE_MOD=mod.function,
         BLOCK_D=block_d,

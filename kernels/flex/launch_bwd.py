@@ -1,6 +1,6 @@
 """Backward pass of flex attention: choice and launch of the kernels, gradients of captured tensors."""
 
-# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+# ruff: noqa: PLR0917 - a launch has many facts
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nojit.kernels.attention.band_masks import NO_MASK, BandMask
 from nojit.kernels.attention.outputs import Gradients, prepared
 from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_widths
 from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
-from nojit.kernels.calls.strides import kv_strides
+from nojit.kernels.calls.strides import kv_strides, named
 from nojit.kernels.flash_attention import launch_bwd as flash
 from nojit.kernels.flash_attention.launch_bwd import launch_delta
 from nojit.kernels.flex import launch_sm90_bwd
@@ -145,33 +145,33 @@ def launch_dkdv(
     block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     library.get("flex_attention_bwd_dkdv")(
-        q,
-        k,
-        v,
-        dout,
-        lse,
-        delta,
-        dk,
-        dv,
-        *mask_pointers(tables, tables.by_key),
-        *pointers,
-        scale,
-        *mask_facts(tables),
-        *numbers,
-        kv_batch,
-        batch // kv_batch,
-        kv_heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        head_dim,
-        v_dim,
-        *q.stride()[:3],
-        *k.stride()[:3],
-        *v.stride()[:3],
-        *dout.stride()[:3],
-        *dk.stride()[:3],
-        *dv.stride()[:3],
+        q_ptr=q,
+        k_ptr=k,
+        v_ptr=v,
+        dout_ptr=dout,
+        lse_ptr=lse,
+        delta_ptr=delta,
+        dk_ptr=dk,
+        dv_ptr=dv,
+        **mask_pointers(tables, tables.by_key),
+        **pointers,
+        scale=scale,
+        **mask_facts(tables),
+        **numbers,
+        kv_batch=kv_batch,
+        shared=batch // kv_batch,
+        kv_heads=kv_heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
+        head_dim=head_dim,
+        v_dim=v_dim,
+        **named("stride_q", "bhm", q.stride()[:3]),
+        **named("stride_k", "bhn", k.stride()[:3]),
+        **named("stride_v", "bhn", v.stride()[:3]),
+        **named("stride_g", "bhm", dout.stride()[:3]),
+        **named("stride_dk", "bhn", dk.stride()[:3]),
+        **named("stride_dv", "bhn", dv.stride()[:3]),
         MASK=tables.mode,
         SCORE_MOD=_function_of(mod, q),
         BLOCK_D=block_d,
@@ -200,30 +200,30 @@ def launch_dq(
     block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     library.get("flex_attention_bwd_dq")(
-        q,
-        k,
-        v,
-        dout,
-        lse,
-        delta,
-        dq,
-        *mask_pointers(tables, tables.by_query),
-        *pointers,
-        scale,
-        *mask_facts(tables),
-        *numbers,
-        batch,
-        heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        head_dim,
-        v_dim,
-        *q.stride()[:3],
-        *kv_strides(k, batch),
-        *kv_strides(v, batch),
-        *dout.stride()[:3],
-        *dq.stride()[:3],
+        q_ptr=q,
+        k_ptr=k,
+        v_ptr=v,
+        dout_ptr=dout,
+        lse_ptr=lse,
+        delta_ptr=delta,
+        dq_ptr=dq,
+        **mask_pointers(tables, tables.by_query),
+        **pointers,
+        scale=scale,
+        **mask_facts(tables),
+        **numbers,
+        batch=batch,
+        heads=heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
+        head_dim=head_dim,
+        v_dim=v_dim,
+        **named("stride_q", "bhm", q.stride()[:3]),
+        **named("stride_k", "bhn", kv_strides(k, batch)),
+        **named("stride_v", "bhn", kv_strides(v, batch)),
+        **named("stride_g", "bhm", dout.stride()[:3]),
+        **named("stride_dq", "bhm", dq.stride()[:3]),
         MASK=tables.mode,
         SCORE_MOD=_function_of(mod, q),
         BLOCK_D=block_d,
@@ -256,35 +256,35 @@ def launch_captured(
     dfirst, dsecond, dbias = of_captured
     shape = (0, 0, 0, 0) if not dbias.numel() else _shared_strides(dbias)
     library.get("flex_attention_bwd_captured")(
-        q,
-        k,
-        v,
-        dout,
-        lse,
-        delta,
-        dlse,
-        dfirst if dfirst.numel() else delta,
-        dsecond if dsecond.numel() else delta,
-        dbias if dbias.numel() else delta,
-        *mask_pointers(tables, tables.by_query),
-        *pointers,
-        scale,
-        *mask_facts(tables),
-        *numbers,
-        *_wanted(mod.first, dfirst, dbias),
-        *_wanted(mod.second, dsecond, dbias),
-        *shape,
-        batch,
-        heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
-        head_dim,
-        v_dim,
-        *q.stride()[:3],
-        *kv_strides(k, batch),
-        *kv_strides(v, batch),
-        *dout.stride()[:3],
+        q_ptr=q,
+        k_ptr=k,
+        v_ptr=v,
+        dout_ptr=dout,
+        lse_ptr=lse,
+        delta_ptr=delta,
+        dlse_ptr=dlse,
+        dfirst_ptr=dfirst if dfirst.numel() else delta,
+        dsecond_ptr=dsecond if dsecond.numel() else delta,
+        dbias_ptr=dbias if dbias.numel() else delta,
+        **mask_pointers(tables, tables.by_query),
+        **pointers,
+        scale=scale,
+        **mask_facts(tables),
+        **numbers,
+        **_wanted("first", mod.first, dfirst, dbias),
+        **_wanted("second", mod.second, dsecond, dbias),
+        **named("dbias_stride_", "bhmn", shape),
+        batch=batch,
+        heads=heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
+        head_dim=head_dim,
+        v_dim=v_dim,
+        **named("stride_q", "bhm", q.stride()[:3]),
+        **named("stride_k", "bhn", kv_strides(k, batch)),
+        **named("stride_v", "bhn", kv_strides(v, batch)),
+        **named("stride_g", "bhm", dout.stride()[:3]),
         MASK=tables.mode,
         SCORE_MOD=mod.function,
         BLOCK_D=block_d,
@@ -292,15 +292,19 @@ def launch_captured(
     )
 
 
-def _wanted(slot: Slot, gradient: Tensor, dbias: Tensor) -> tuple[int, int, int]:
-    """Return kernel arguments for the gradient of a slot's table: kind (0 if not requested), strides by batch and head."""
+def _wanted(place: str, slot: Slot, gradient: Tensor, dbias: Tensor) -> dict[str, int]:
+    """Return the kind of a slot (0 if its gradient is not requested) and the gradient's strides by the names of params.
+
+    `place`: the slot's name in params: ``first`` or ``second``.
+    """
+    kind, strides = 0, (0, 0)
     if slot.kind == BIAS:
-        return (BIAS if dbias.numel() else 0), 0, 0
-    if not gradient.numel():
-        return 0, 0, 0
-    # a relative-bias table has an extra last dimension, the distances, which are contiguous
-    outer = _shared_strides(gradient)[: gradient.dim() - (slot.kind == RELATIVE)]
-    return slot.kind, outer[0] if len(outer) > 1 else 0, outer[-1]
+        kind = BIAS if dbias.numel() else 0
+    elif gradient.numel():
+        # a relative-bias table has an extra last dimension, the distances, which are contiguous
+        outer = _shared_strides(gradient)[: gradient.dim() - (slot.kind == RELATIVE)]
+        kind, strides = slot.kind, (outer[0] if len(outer) > 1 else 0, outer[-1])
+    return {f"{place}_wanted": kind, **named(f"d{place}_stride_", "bh", strides)}
 
 
 def _shared_strides(value: Tensor) -> tuple[int, ...]:

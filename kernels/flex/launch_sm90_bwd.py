@@ -1,6 +1,6 @@
 """Backward pass of flex attention on sm_90, with TMA: one kernel for all gradients, between two of flash attention's."""
 
-# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+# ruff: noqa: PLR0917 - a launch has many facts
 
 from __future__ import annotations
 
@@ -77,31 +77,33 @@ def launch_gradients_over_maps(
     batch, heads, q_len, _ = maps.q.shape
     kv_batch, kv_heads, kv_len, _ = maps.k.shape
     pointers, numbers = mod_arguments(mod, room.statistics, maps.q.base)
-    left, right, _, by_batch, by_head = mask_facts(tables)
+    facts = mask_facts(tables)
+    # the kernel has blocks of one size
+    del facts["block"]
+    spans, key_hulls, query_hulls = tables.of_turns
     library.get("flex_attention_bwd_sm90")(
-        maps.q,
-        maps.k,
-        maps.v,
-        maps.dout,
-        Described(room.statistics, room.statistics.stride()),
-        Described(room.sums, room.sums.stride()),
-        maps.dk,
-        maps.dv,
-        room.turns,
-        *tables.of_turns,
-        *pointers,
-        scale,
-        left,
-        right,
-        by_batch,
-        by_head,
-        *numbers,
-        kv_batch,
-        batch // kv_batch,
-        kv_heads,
-        heads // kv_heads,
-        q_len,
-        kv_len,
+        q_map=maps.q,
+        k_map=maps.k,
+        v_map=maps.v,
+        dout_map=maps.dout,
+        stat_map=Described(room.statistics, room.statistics.stride()),
+        sum_map=Described(room.sums, room.sums.stride()),
+        dk_map=maps.dk,
+        dv_map=maps.dv,
+        turn_ptr=room.turns,
+        spans_ptr=spans,
+        key_hulls_ptr=key_hulls,
+        query_hulls_ptr=query_hulls,
+        **pointers,
+        scale=scale,
+        **facts,
+        **numbers,
+        kv_batch=kv_batch,
+        shared=batch // kv_batch,
+        kv_heads=kv_heads,
+        group=heads // kv_heads,
+        q_len=q_len,
+        kv_len=kv_len,
         MASK=tables.mode,
         SCORE_MOD=cheapest(mod.function, mod.slots),
         BLOCK_D=maps.width,

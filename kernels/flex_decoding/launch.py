@@ -1,6 +1,6 @@
 """Launches of a validated decoding call: allocation of the results, number of splits, attention kernel, merge kernel."""
 
-# ruff: noqa: PLR0917 - a launch takes its facts by position, many of them
+# ruff: noqa: PLR0917 - a launch has many facts
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 import torch
 from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_width, tile_widths
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.calls.strides import kv_strides
+from nojit.kernels.calls.strides import kv_strides, named
 from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.calls.torch_state import for_caching
 from nojit.kernels.flex_decoding.checks import Sizes
@@ -134,38 +134,44 @@ def launch_attention(
     """
     ints, floats = _unread(decoding.q.device)
     caller.constant(ints, floats)
-    sizes, mask, pack = decoding.sizes, decoding.mask, decoding.pack
+    sizes, mask = decoding.sizes, decoding.mask
     block_d, block_dv = tile_widths(sizes.head_dim, sizes.v_dim, FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(decoding.mod, floats, decoding.q)
     tables, flags = _mask_arguments(mask, sizes, ints)
-    facts = (sizes.batch, sizes.heads, sizes.group, pack, sizes.q_len, sizes.kv_len, splits, part_width(sizes.v_dim))
     caller.launch(
         "flex_decoding_blocks" if mask.words.mode == "bitmap" else "flex_decoding",
-        decoding.q,
-        decoding.k,
-        decoding.v,
-        out,
-        floats if lse is None else lse,
-        floats if parts is None else parts,
-        ints if decoding.kv_lens is None else decoding.kv_lens,
-        ints if decoding.page_table is None else decoding.page_table,
-        *tables,
-        *pointers,
-        decoding.scale,
-        *flags,
-        int(decoding.kv_lens is not None),
-        int(lse is not None),
-        *facts,
-        sizes.page_bits,
-        sizes.head_dim,
-        sizes.v_dim,
-        *decoding.q.stride()[:3],
-        *kv_strides(decoding.k, sizes.batch),
-        *kv_strides(decoding.v, sizes.batch),
-        *out.stride()[:3],
-        0 if decoding.page_table is None else decoding.page_table.stride(0),
-        *_mask_strides(mask),
-        *numbers,
+        q_ptr=decoding.q,
+        k_ptr=decoding.k,
+        v_ptr=decoding.v,
+        out_ptr=out,
+        lse_ptr=floats if lse is None else lse,
+        part_ptr=floats if parts is None else parts,
+        lens_ptr=ints if decoding.kv_lens is None else decoding.kv_lens,
+        table_ptr=ints if decoding.page_table is None else decoding.page_table,
+        **tables,
+        **pointers,
+        scale=decoding.scale,
+        **flags,
+        has_lens=int(decoding.kv_lens is not None),
+        has_lse=int(lse is not None),
+        batch=sizes.batch,
+        heads=sizes.heads,
+        group=sizes.group,
+        pack=decoding.pack,
+        q_len=sizes.q_len,
+        kv_len=sizes.kv_len,
+        splits=splits,
+        width=part_width(sizes.v_dim),
+        page_bits=sizes.page_bits,
+        head_dim=sizes.head_dim,
+        v_dim=sizes.v_dim,
+        **named("stride_q", "bhm", decoding.q.stride()[:3]),
+        **named("stride_k", "bhn", kv_strides(decoding.k, sizes.batch)),
+        **named("stride_v", "bhn", kv_strides(decoding.v, sizes.batch)),
+        **named("stride_o", "bhm", out.stride()[:3]),
+        stride_tb=0 if decoding.page_table is None else decoding.page_table.stride(0),
+        **named("stride_s", "bh", _mask_strides(mask)),
+        **numbers,
         SCORE_MOD=decoding.mod.function,
         PAGED=decoding.page_table is not None,
         BLOCK_D=block_d,
@@ -183,31 +189,33 @@ def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, c
     caller.constant(floats)
     caller.launch(
         "flex_decoding_merge",
-        parts,
-        out,
-        floats if lse is None else lse,
-        int(lse is not None),
-        sizes.batch,
-        sizes.heads,
-        sizes.q_len,
-        parts.shape[3],
-        parts.shape[4],
-        sizes.v_dim,
-        *out.stride()[:3],
+        part_ptr=parts,
+        out_ptr=out,
+        lse_ptr=floats if lse is None else lse,
+        has_lse=int(lse is not None),
+        batch=sizes.batch,
+        heads=sizes.heads,
+        q_len=sizes.q_len,
+        splits=parts.shape[3],
+        width=parts.shape[4],
+        v_dim=sizes.v_dim,
+        **named("stride_o", "bhm", out.stride()[:3]),
         BLOCK_DV=tile_width(sizes.v_dim, FLEX_WIDTH_MIN),
     )
 
 
-def _mask_arguments(mask: MaskOperands, sizes: Sizes, unread: Tensor) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-    """Return the tables of a mask, and the kernel's integer arguments that precede `has_lens`."""
+def _mask_arguments(mask: MaskOperands, sizes: Sizes, unread: Tensor) -> tuple[dict[str, Tensor], dict[str, int]]:
+    """Return the tables of a mask, and its numbers, by the names of params."""
     if mask.spans is not None and mask.blocks is not None and mask.bits is not None:
-        return (mask.spans, mask.blocks, mask.bits), (mask.words.block,)
+        tables = {"spans_ptr": mask.spans, "blocks_ptr": mask.blocks, "bits_ptr": mask.bits}
+        return tables, {"block": mask.words.block}
     # replace an absent bound by one past all positions; sums with it stay within 32 bits
     most = sizes.kv_len + sizes.q_len
     left = -most if mask.words.left is None else max(-most, min(mask.words.left, most))
     right = most if mask.words.right is None else max(-most, min(mask.words.right, most))
-    spans = unread if mask.spans is None else mask.spans
-    return (spans,), (left, right, int(mask.words.from_end), int(mask.spans is not None))
+    has_spans, from_end = int(mask.spans is not None), int(mask.words.from_end)
+    numbers = {"left": left, "right": right, "from_end": from_end, "has_spans": has_spans}
+    return {"spans_ptr": unread if mask.spans is None else mask.spans}, numbers
 
 
 def _mask_strides(mask: MaskOperands) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from nojit.kernels.calls.arguments import check_like, refuse_type, refuse_value
+from nojit.kernels.calls.strides import named
 from nojit.kernels.score_mod.mods import ALIBI, NO_SLOT, RELATIVE, CustomMod, ScoreMod, Slot, is_listed
 from nojit.runtime.values import FunctionRef
 from torch import Tensor
@@ -99,27 +100,36 @@ def rebuilt(function: str | None, numbers: list[int], values: list[float], tenso
 
 def mod_arguments(
     mod: Modification, unread: Tensor, unread_bias: Tensor
-) -> tuple[tuple[Tensor, ...], tuple[int | float, ...]]:
-    """Return the kernel arguments of a modification: its pointers, then its numbers.
+) -> tuple[dict[str, Tensor], dict[str, int | float]]:
+    """Return the pointers of a modification, and its numbers, by the names of params.
 
     Args:
         mod: the modification.
         unread: any fp32 tensor, passed in place of absent tables; kernels do not read it.
         unread_bias: any tensor of the queries' dtype, passed in place of an absent bias; kernels do not read it.
     """
-    tables = (unread if slot.table is None else slot.table for slot in (mod.first, mod.second))
-    pointers = (*tables, unread_bias if mod.bias is None else mod.bias)
-    strides = (0, 0, 0, 0)
-    if mod.bias is not None:
-        strides = tuple(
-            0 if size == 1 else stride for size, stride in zip(mod.bias.shape, mod.bias.stride(), strict=True)
-        )  # type: ignore[assignment]  # there are four
-    numbers = (
-        number
-        for slot in (mod.first, mod.second)
-        for number in (slot.kind, slot.stride_batch, slot.stride_head, slot.value, slot.reach)
-    )
-    return pointers, (*numbers, *strides)
+    first, second, bias = mod.first, mod.second, mod.bias
+    strides: tuple[int, ...] = (0, 0, 0, 0)
+    if bias is not None:
+        strides = tuple(0 if size == 1 else stride for size, stride in zip(bias.shape, bias.stride(), strict=True))
+    pointers = {
+        "first_ptr": unread if first.table is None else first.table,
+        "second_ptr": unread if second.table is None else second.table,
+        "bias_ptr": unread_bias if bias is None else bias,
+    }
+    numbers = {
+        "first_kind": first.kind,
+        "first_stride_b": first.stride_batch,
+        "first_stride_h": first.stride_head,
+        "first_value": first.value,
+        "first_reach": first.reach,
+        "second_kind": second.kind,
+        "second_stride_b": second.stride_batch,
+        "second_stride_h": second.stride_head,
+        "second_value": second.value,
+        "second_reach": second.reach,
+    }
+    return pointers, numbers | named("bias_stride_", "bhmn", strides)
 
 
 def check_mod(score_mod: object) -> ScoreMod:

@@ -21,6 +21,7 @@ from nojit.kernels.flex import (
 from nojit.kernels.flex import (
     launch as flex_launch,
 )
+from nojit.kernels.manifest_kernels import by_position
 
 from tests.kernels.attention_stub import BoxOfFour, others
 from tests.kernels.gluon_stub import Pointer, load
@@ -55,6 +56,7 @@ def over_maps(request, monkeypatch):
     )
 
     def launch(*args, **named):
+        args, named = by_position("flex_attention_fwd_sm90", args, named)
         made = [argument(place, value, named) for place, value in enumerate(args)]
         kernel(PROGRAMS, *made, **named, BLOCK_M=128, BLOCK_N=128, STAGES=STAGES, SPAN=400, TURNS=request.param)
 

@@ -28,6 +28,7 @@ from nojit.kernels.flex import (
 from nojit.kernels.flex import (
     launch as flex_launch,
 )
+from nojit.kernels.manifest_kernels import by_position
 from nojit.kernels.score_mod.modification import modification_of
 from nojit.kernels.score_mod.mods import BOUNDED, TILTED
 
@@ -180,6 +181,7 @@ def over_maps(monkeypatch):
         def launch(*args, **named):
             asked.append(name)
             if name in found:
+                args, named = by_position(name, args, named)
                 found[name](*args, **named)
 
         return launch

@@ -153,10 +153,10 @@ def test_lengths_can_change_without_another_call_being_made():
         flex_decoding(q, k, v, kv_lens=lens)
     lens.copy_(torch.tensor([400, 1, 0]))
     for args, named in launches:
-        before("flex_decoding" if len(launches) == 1 or args is launches[0][0] else "flex_decoding_merge")(
+        before("flex_decoding" if len(launches) == 1 or named is launches[0][1] else "flex_decoding_merge")(
             *args, **named
         )
-    written = launches[0][0][3]
+    written = launches[0][1]["out_ptr"]
     exact, _ = reference.flex_decoding(q.double(), k.double(), v.double(), kv_lens=lens)
     torch.testing.assert_close(written.double(), exact, rtol=1e-4, atol=1e-5)
 
