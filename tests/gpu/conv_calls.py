@@ -180,7 +180,7 @@ _PLANES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
 
 # input gradients of few channels: three, eights, and more in few tiles and in many; of small images with a stride
 _FEW_GRADS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
-    ((4, 3, 64, 60, 60), 7, {"padding": 3, "stride": 2}),
+    ((5, 3, 64, 60, 60), 7, {"padding": 3, "stride": 2}),
     ((8, 3, 64, 64, 64), 1, {}),
     ((8, 16, 40, 64, 64), 3, {"padding": 1}),
     ((2, 16, 40, 21, 20), 3, {"padding": 1, "stride": 2}),
