@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.gpu.call import DTYPES, Call, Outputs, view
 
 # of each tile: even rows, which load by 16 bytes, and rows that cannot
-_WIDTHS = (93, 96, 1001, 1024, 1536, 4096, 5003, 8192, 9000, 20_000, 20_003)
+_WIDTHS = (93, 96, 400, 1001, 1024, 1536, 4096, 5003, 8192, 9000, 20_000, 20_003)
 
 
 def norm_calls() -> Iterator[Call]:
