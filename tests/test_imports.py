@@ -523,6 +523,31 @@ def test_kernels_are_launched_by_the_launches_of_their_family():
     assert [path for path in families if launching.search(path.read_text(encoding="utf-8"))] == []
 
 
+def is_launch(node: ast.AST) -> bool:
+    """Tell whether a node launches a kernel and passes arguments, other than the kernel's name, by position."""
+    if not isinstance(node, ast.Call):
+        return False
+    called = ast.unparse(node.func)
+    return (
+        len(node.args) > 1
+        if called in {"caller.launch", "writer.launch"}
+        else bool(called.startswith("library.get(") and node.args)
+    )
+
+
+def test_kernels_are_launched_by_the_names_of_params():
+    # generated kernels take operands, sizes and scalars in the order of the operator
+    paths = [path for path in (ROOT / "kernels").rglob("launch*.py") if path.parent.name != "pointwise"]
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if is_launch(node)
+    ]
+    assert len(paths) > 20
+    assert found == []
+
+
 def folder_of_kernels(name: str) -> str:
     """Return the folder of a module of kernels; empty for a module beside the folders."""
     parts = name.split(".")
