@@ -14,7 +14,7 @@ from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
-from nojit.kernels.conv.launch_unfold import VECTOR, Gathered, unfold, unfolded_form
+from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, unfold, unfolded_form
 from nojit.kernels.conv.layouts import (
     HALF,
     copied_by_channels,
@@ -53,8 +53,16 @@ def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
     own = one.sweep
     if one.c_len % VECTOR == 0 and is_described(x):
         outer, _, _, row, pixel = (stride // VECTOR for stride in strides_of(x))
-        along = own.source[2], (outer, row, pixel), own.taps[2], own.mul[2], own.step[2], own.start[2]
-        source = Gathered(one.c_len // VECTOR, *along, 1)
+        source = VectorInput(
+            vectors=one.c_len // VECTOR,
+            width=own.source[2],
+            strides=(outer, row, pixel),
+            taps=own.taps[2],
+            mul=own.mul[2],
+            step=own.step[2],
+            start=own.start[2],
+            together=1,
+        )
         served = _spans(source, one)
         if served:
             # whether a replayed part is aligned depends on more of its address than a recipe knows
@@ -109,7 +117,7 @@ def serves_few(one: Sum, x: Tensor) -> bool:
     return max(*own.source, *far, *reach) < FAR
 
 
-def _spans(source: Gathered, one: Sum) -> bool:
+def _spans(source: VectorInput, one: Sum) -> bool:
     """Return whether offsets from tap to tap, and the weight's rows, fit the kernel's 32-bit numbers."""
     own = one.sweep
     down = abs(own.step[1]) * (own.taps[1] - 1) * source.strides[1]
@@ -132,7 +140,7 @@ def weight_by_channels(writer: RecipeWriter, w: Tensor) -> Tensor:
 
 
 def _launch(
-    writer: RecipeWriter, one: Sum, source: Gathered, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
+    writer: RecipeWriter, one: Sum, source: VectorInput, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
 ) -> None:
     """Launch the kernel, with split-K where it pays. `x` and `w` are stored as `source` says.
 

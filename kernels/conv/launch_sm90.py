@@ -20,7 +20,7 @@ from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, takes_maps
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_pointers import Sum, launch_merge
-from nojit.kernels.conv.launch_unfold import VECTOR, Gathered, unfold, unfolded_form
+from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, unfold, unfolded_form
 from nojit.kernels.conv.layouts import copied_by_channels, is_described, is_half_image, merged, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of
 from nojit.kernels.conv.sweeps import DIMS
@@ -337,7 +337,7 @@ def launch_mapped_weight_grad(
     return True
 
 
-def _unfolded_for_weights(one: Sum, x: Tensor) -> tuple[Gathered, Sum] | None:
+def _unfolded_for_weights(one: Sum, x: Tensor) -> tuple[VectorInput, Sum] | None:
     """Return the form of an image that is to be unfolded for the weight gradient of `one`, and the sum over it; or None."""
     own = one.sweep
     if one.groups > 1 or not is_half_image(x) or not one.positions or not one.depth:

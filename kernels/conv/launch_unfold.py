@@ -10,7 +10,7 @@ from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.layouts import strides_of
 from torch import Tensor
 
-__all__ = ["VECTOR", "Gathered", "unfold", "unfolded_form"]
+__all__ = ["VECTOR", "VectorInput", "unfold", "unfolded_form"]
 
 VECTOR: Final = 8
 """Channels per copy of the kernels: 16 bytes."""
@@ -18,7 +18,7 @@ GAIN: Final = 0.75
 """Taps of a row are unfolded together if that shortens K to at most this fraction."""
 
 
-class Gathered(NamedTuple):
+class VectorInput(NamedTuple):
     """An input as kernels read it: channels in vectors of 8, and the map from positions of the result along the width."""
 
     vectors: int
@@ -30,13 +30,14 @@ class Gathered(NamedTuple):
     taps: int
     """Taps of a row of the weight."""
     mul: int
+    """Along the width, tap t at position p of the result reads position p * mul + t * step + start."""
     step: int
     start: int
     together: int
     """Taps of a row that one position holds: all of them or one."""
 
 
-def unfolded_form(one: Sum, padded: int = VECTOR) -> Gathered:
+def unfolded_form(one: Sum, padded: int = VECTOR) -> VectorInput:
     """Return the input as `unfold` stores it.
 
     Args:
@@ -50,14 +51,14 @@ def unfolded_form(one: Sum, padded: int = VECTOR) -> Gathered:
     if taps == 1 or joined <= GAIN * taps * alone:
         width = own.out[2]
         strides = (own.source[1] * width * all_taps, width * all_taps, all_taps)
-        return Gathered(all_taps, width, strides, 1, 1, 1, 0, taps)
+        return VectorInput(all_taps, width, strides, taps=1, mul=1, step=1, start=0, together=taps)
     width = own.source[2]
     strides = (own.source[1] * width * each, width * each, each)
-    return Gathered(each, width, strides, taps, own.mul[2], own.step[2], own.start[2], 1)
+    return VectorInput(each, width, strides, taps, own.mul[2], own.step[2], own.start[2], together=1)
 
 
 def unfold(
-    writer: RecipeWriter, one: Sum, source: Gathered, x: Tensor, weights: tuple[Tensor, Tensor] | None = None
+    writer: RecipeWriter, one: Sum, source: VectorInput, x: Tensor, weights: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
     """Launch the kernel that copies an image x [N, C, H, W] to [N, H, positions, 8 * vectors], padded with zeros.
 
