@@ -39,26 +39,32 @@ def _produce(maps, offs_ptr, memory, barriers, sizes, TILE: gl.constexpr):
 
 
 @gluon.jit
-def _clear(tile, first):
-    """Overwrite the rows of a tile in shared memory from row `first` on by zeros, 64 columns at a time."""
+def _clear(tile, first, FROM: gl.constexpr, STEP: gl.constexpr):
+    """Overwrite the rows of a tile in shared memory from row `first` on by zeros: every `STEP`th 64 columns from number `FROM`."""
     HEIGHT: gl.constexpr = tile.shape[0]
     COUNT: gl.constexpr = tile.shape[1] // OWNED
     layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
     panels = reinterpret(tile, tile.dtype, [COUNT, HEIGHT, OWNED], tile.layout)
     rows = gl.arange(0, HEIGHT, layout=gl.SliceLayout(1, layout))[:, None]
-    for part in gl.static_range(COUNT):
+    for part in gl.static_range(FROM, COUNT, STEP):
         panel = panels.index(part)
         values = panel.load(layout)
         panel.store(gl.where(rows < first, values, gl.zeros_like(values)))
 
 
 @gluon.jit
-def _consume(OWN: gl.constexpr, maps, offs_ptr, memory, barriers, sizes, TILE: gl.constexpr, PANEL: gl.constexpr):
-    """Compute and store the 64 rows of consumer `OWN` of every tile of this program."""
+def _consume(
+    OWN: gl.constexpr, maps, offs_ptr, memory, barriers, cleared, sizes, TILE: gl.constexpr, PANEL: gl.constexpr
+):  # fmt: skip
+    """Compute and store the 64 rows of consumer `OWN` of every tile of this program.
+
+    `cleared`: barrier at which the consumers wait until the last step of a group is cleared.
+    """
     layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, TILE[1], 16])
     full, empty = barriers
     sizes = opaque(sizes)
     used = 0
+    clearings = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
         place, _, _ = piece_at(number, sizes, DEPTH, TILE)
         _, group, row, col = place
@@ -75,10 +81,13 @@ def _consume(OWN: gl.constexpr, maps, offs_ptr, memory, barriers, sizes, TILE: g
             a = memory[0].index(stage * (TILE[0] // OWNED) + OWN)
             b = memory[1].index(stage)
             mbarrier.wait(full.index(stage), used // TILE[3] & 1)
-            _clear(a, rest)
-            # the other consumer may write the same zeros
-            _clear(b, rest)
+            _clear(a, rest, 0, 1)
+            # each consumer clears half of b
+            _clear(b, rest, OWN, 2)
             fence_async_shared()
+            mbarrier.arrive(cleared)
+            mbarrier.wait(cleared, clearings & 1)
+            clearings += 1
             acc = accumulate(acc, a.permute((1, 0)), b, empty, gl.to_tensor(-1))
             acc = finish(acc, empty, stage)
             used += 1
@@ -115,14 +124,16 @@ def grouped_mm_depth_sm90_kernel(
     a_memory, b_memory = operands_of(a_map, b_map, tile, (True, False))
     out_memory = allocate(out_map, 2 * (BLOCK_M // OWNED), OWNED, panel, panel)
     barriers = barriers_for(STAGES, BLOCK_M // OWNED)
+    cleared = gl.allocate_shared_memory(gl.int64, [1, 1], mbarrier.MBarrierLayout()).index(0)
+    mbarrier.init(cleared, count=BLOCK_M // OWNED)
     fence_async_shared()
     maps = (a_map, b_map, out_map)
     memory = (a_memory, b_memory, out_memory)
     sizes = (groups, m_len, n_len, k_len, 1)
     gl.warp_specialize(
         [
-            (_consume, (0, maps, offs_ptr, memory, barriers, sizes, tile, panel)),
-            (_consume, (1, maps, offs_ptr, memory, barriers, sizes, tile, panel)),
+            (_consume, (0, maps, offs_ptr, memory, barriers, cleared, sizes, tile, panel)),
+            (_consume, (1, maps, offs_ptr, memory, barriers, cleared, sizes, tile, panel)),
             (_produce, (maps, offs_ptr, memory, barriers, sizes, tile)),
         ],
         [4, 1],
