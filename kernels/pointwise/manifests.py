@@ -130,7 +130,9 @@ def _configs(spec: OperatorSpec, part: Part) -> Iterator[dict[str, Any]]:
     # with many tensors a thread takes half as many elements, since otherwise its registers would spill
     warps = 8 if len(part.tensors) > _FEW_TENSORS else 4
     yield {"BY": 32, "BX": _NARROW, "num_warps": warps, "when": f"KINDS == '{rows}'", "requires": narrow}
-    yield {"BY": 4, "BX": 512, "num_warps": warps, "when": f"KINDS == '{rows}'", "requires": aligned}
+    # 8 elements of each of several operands keep enough reads in flight, and small calls get more programs
+    height = 2 if warps == 4 and len(part.inputs) > 1 else 4
+    yield {"BY": height, "BX": 512, "num_warps": warps, "when": f"KINDS == '{rows}'", "requires": aligned}
     for kinds in others:
         across = "t" in kinds
         shape = {"BY": 64 if across else 4, "BX": 64 if across else 512, "num_warps": 8 if across else 4}
