@@ -256,6 +256,7 @@ from jit import JitKernels, triton_arguments
 from model import Decoder
 from nojit.kernels import library
 from nojit.kernels.calls import tensor_maps
+from nojit.kernels.manifest_kernels import by_position
 from nojit.runtime import KernelNotFoundError
 from preload import EVERYWHERE, FASTER, ON_HOPPER, launched
 from shape import Shape
@@ -270,8 +271,9 @@ loaded = launched(shape.dim)
 def provide(name):
     kernel = kernels(name)
 
-    def launch(*args, **constexprs):
+    def launch(*args, **named):
         asked.add(name)
+        args, constexprs = by_position(name, args, named)
         for key in constexprs.keys() & loaded.keys():
             several = isinstance(loaded[key], set)
             assert constexprs[key] in (loaded[key] if several else [loaded[key]]), (name, key, constexprs[key])
