@@ -10,7 +10,7 @@ from tests.spec.pages import ROOT
 
 __all__ = ["render_all", "render_few"]
 
-FEW = ("attention", "mm", "conv2d_input_grad")
+FEW = ("attention", "mm", "conv2d_weight_grad")
 """What the README shows: a fast, a typical and the slowest family."""
 
 
