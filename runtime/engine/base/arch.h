@@ -30,23 +30,23 @@ typedef struct {
 } nj_image_arch;
 
 /* Reads an image arch, `sm_90a` or `gfx942`; false if a text names none. Without a suffix, it is the arch of a device. */
-NJ_INTERNAL bool nj_image_arch_take(nj_span text, nj_image_arch *image);
+NJ_FOR_BINDING bool nj_image_arch_take(nj_span text, nj_image_arch *image);
 
 /* Reads an image arch of an index, which was checked. */
 nj_image_arch nj_image_arch_read(nj_span text);
 
 /* How well such images fit a device of an arch (90 for 9.0), the higher the better: those of exactly the chip, then of
  * its family, then of the nearest minor version. 0 if they do not run there. */
-NJ_INTERNAL int nj_image_fit(nj_image_arch image, int capability);
+NJ_FOR_BINDING int nj_image_fit(nj_image_arch image, int capability);
 
 /* A member of a family of architectures, which is named after one, by number; both are 0 behind the last. */
 typedef struct {
     int name, member;
 } nj_family_member;
 
-NJ_INTERNAL nj_family_member nj_image_family(size_t number);
+NJ_FOR_BINDING nj_family_member nj_image_family(size_t number);
 
 /* A chip that shares no images with others of its major version, by number; 0 behind the last. */
-NJ_INTERNAL int nj_lone_arch(size_t number);
+NJ_FOR_BINDING int nj_lone_arch(size_t number);
 
 #endif

@@ -33,7 +33,7 @@ enum { NJ_NOT_IN_DLPACK = 255 };
 #define NJ_DTYPE_COUNT ((nj_dtype)(NJ_DTYPE_FP8E4B15 + 1))
 
 /* By nj_dtype. Those of NJ_DTYPE_NONE and NJ_DTYPE_COUNT are empty. */
-NJ_INTERNAL extern const nj_dtype_facts nj_dtypes[NJ_DTYPE_COUNT + 1];
+NJ_FOR_BINDING extern const nj_dtype_facts nj_dtypes[NJ_DTYPE_COUNT + 1];
 
 /* Triton's spelling, "" for an untyped address. */
 static inline const char *nj_dtype_name(nj_dtype dtype)
@@ -51,17 +51,17 @@ static inline nj_dtype nj_dtype_of_memory(nj_dtype dtype)
 nj_dtype nj_dtype_of(nj_span text);
 
 /* Reads Triton's spelling, a framework's ("torch.float16", "bfloat16") included; NJ_DTYPE_COUNT if unknown. */
-NJ_INTERNAL nj_dtype nj_dtype_parse(const char *text);
+NJ_FOR_BINDING nj_dtype nj_dtype_parse(const char *text);
 
 /* Each spelling that `nj_dtype_parse` knows, by number; NULL behind the last. */
-NJ_INTERNAL const char *nj_dtype_spelling(size_t number);
+NJ_FOR_BINDING const char *nj_dtype_spelling(size_t number);
 
 /* Reads the name of a dtype that is a constexpr, as people spell it: `bfloat16`, `torch.half`, `tl.int32`, `fp16`; NJ_DTYPE_COUNT if it
  * is none. */
-NJ_INTERNAL nj_dtype nj_dtype_read(nj_span text);
+NJ_FOR_BINDING nj_dtype nj_dtype_read(nj_span text);
 
 /* Each spelling that `nj_dtype_read` knows, without a module's name, by number; NULL behind the last. "" stands for none. */
-NJ_INTERNAL const char *nj_dtype_word(size_t number);
+NJ_FOR_BINDING const char *nj_dtype_word(size_t number);
 
 /* Writes the bytes of a param that is a float; false for a number that is too large. */
 bool nj_dtype_pack(nj_dtype dtype, double number, uint64_t *cell);

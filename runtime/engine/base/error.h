@@ -52,7 +52,7 @@ void nj_note_driver(nj_error *error, const char *call, int code, const char *nam
     __attribute__((format(printf, 5, 6)));
 void nj_note_argument(nj_error *error, int argument, const char *got, const char *what, ...) __attribute__((format(printf, 4, 5)));
 
-NJ_INTERNAL void nj_note_lack(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
+NJ_FOR_BINDING void nj_note_lack(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
 
 /* Says that memory ran out. False, for the caller to return. */
 bool nj_no_memory(nj_error *error);

@@ -5,6 +5,6 @@
 
 #include <stddef.h>
 
-#define NJ_INTERNAL __attribute__((visibility("default")))
+#define NJ_FOR_BINDING __attribute__((visibility("default")))
 
 #endif

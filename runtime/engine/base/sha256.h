@@ -9,7 +9,7 @@
 #define NJ_SHA256_CHARS 64
 
 /* Computes the digest of bytes. */
-NJ_INTERNAL void nj_sha256(nj_span bytes, unsigned char digest[NJ_SHA256_BYTES]);
+NJ_FOR_BINDING void nj_sha256(nj_span bytes, unsigned char digest[NJ_SHA256_BYTES]);
 
 /* Spells a digest in lower-case hex, with a 0 behind it. */
 void nj_sha256_spell(const unsigned char digest[NJ_SHA256_BYTES], char spelled[NJ_SHA256_CHARS + 1]);

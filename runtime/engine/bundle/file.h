@@ -18,6 +18,6 @@ bool nj_file_open(const char *path, nj_file *file, nj_error *error);
 void nj_file_close(nj_file *file);
 
 /* Reads so many bytes from a place on. */
-NJ_INTERNAL bool nj_file_read(const nj_file *file, uint64_t start, size_t size, void *to, nj_error *error);
+NJ_FOR_BINDING bool nj_file_read(const nj_file *file, uint64_t start, size_t size, void *to, nj_error *error);
 
 #endif

@@ -8,6 +8,6 @@
 
 /* Checks that a part of a bundle is one whole frame that declares `raw_bytes`, with a checksum, and that decompressing it takes no more
  * memory than it may. False with `error` filled (may be NULL) where a rule is broken. */
-NJ_INTERNAL bool nj_frame_check(nj_span frame, uint64_t raw_bytes, nj_error *error);
+NJ_FOR_BINDING bool nj_frame_check(nj_span frame, uint64_t raw_bytes, nj_error *error);
 
 #endif

@@ -43,7 +43,7 @@ typedef struct nj_index {
 
 /* Reads an index, whose texts lie in `raw`. False with `error` filled (may be NULL) where a rule is broken. To be closed, whether
  * or not this succeeds. */
-NJ_INTERNAL bool nj_index_read(nj_span raw, nj_index *index, nj_error *error);
-NJ_INTERNAL void nj_index_close(nj_index *index);
+NJ_FOR_BINDING bool nj_index_read(nj_span raw, nj_index *index, nj_error *error);
+NJ_FOR_BINDING void nj_index_close(nj_index *index);
 
 #endif

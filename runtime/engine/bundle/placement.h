@@ -31,19 +31,19 @@ typedef struct {
 } nj_image_place;
 
 /* Checks that a section decompresses to no more than it may. False with `error` filled (may be NULL), as in all of these. */
-NJ_INTERNAL bool nj_section_check(uint64_t stored_bytes, uint64_t raw_bytes, nj_error *error);
+NJ_FOR_BINDING bool nj_section_check(uint64_t stored_bytes, uint64_t raw_bytes, nj_error *error);
 
 /* Parts a section into its table and, from its end, the lengths of images and the records of groups. */
-NJ_INTERNAL bool nj_section_split(nj_span raw, uint64_t images, uint64_t groups, nj_span *table, nj_span *placement, nj_error *error);
+NJ_FOR_BINDING bool nj_section_split(nj_span raw, uint64_t images, uint64_t groups, nj_span *table, nj_span *placement, nj_error *error);
 
 /* Reads the lengths of images and the records of groups, which lie in `raw`. To be closed, whether or not this succeeds. */
-NJ_INTERNAL bool nj_placement_read(nj_span raw, uint64_t images, uint64_t payload_bytes, nj_placement *placement, nj_error *error);
-NJ_INTERNAL void nj_placement_close(nj_placement *placement);
+NJ_FOR_BINDING bool nj_placement_read(nj_span raw, uint64_t images, uint64_t payload_bytes, nj_placement *placement, nj_error *error);
+NJ_FOR_BINDING void nj_placement_close(nj_placement *placement);
 
 /* Returns a group by its number, which is below `groups`. */
-NJ_INTERNAL nj_group nj_placement_group(const nj_placement *placement, size_t number);
+NJ_FOR_BINDING nj_group nj_placement_group(const nj_placement *placement, size_t number);
 
 /* Finds an image by its number, which is below `images`. */
-NJ_INTERNAL nj_image_place nj_placement_find(const nj_placement *placement, size_t image);
+NJ_FOR_BINDING nj_image_place nj_placement_find(const nj_placement *placement, size_t image);
 
 #endif

@@ -52,32 +52,32 @@ typedef struct {
 } nj_image_bytes;
 
 /* Checks a frame and decompresses it into `raw`, which has room for `raw_bytes`. */
-NJ_INTERNAL bool nj_frame_read(const nj_reader_calls *calls, nj_span frame, void *raw, uint64_t raw_bytes, nj_error *error);
+NJ_FOR_BINDING bool nj_frame_read(const nj_reader_calls *calls, nj_span frame, void *raw, uint64_t raw_bytes, nj_error *error);
 
 /* Opens a file, or takes memory as one (`file` then has it), and reads the header and the index. False with `error` filled (may be
  * NULL), as in all of these; its place is within the bundle. To be closed if this succeeds. */
-NJ_INTERNAL bool nj_reader_open(nj_reader *reader, const char *path, const nj_reader_calls *calls, nj_error *error);
+NJ_FOR_BINDING bool nj_reader_open(nj_reader *reader, const char *path, const nj_reader_calls *calls, nj_error *error);
 bool nj_reader_take(nj_reader *reader, nj_span memory, const nj_reader_calls *calls, nj_error *error);
-NJ_INTERNAL void nj_reader_close(nj_reader *reader);
+NJ_FOR_BINDING void nj_reader_close(nj_reader *reader);
 
 /* Finds a kernel by its name; -1 if there is none. */
-NJ_INTERNAL int nj_reader_find(const nj_reader *reader, nj_span name);
+NJ_FOR_BINDING int nj_reader_find(const nj_reader *reader, nj_span name);
 
 /* Reads the index once more and checks its digest. */
-NJ_INTERNAL bool nj_reader_check_index(const nj_reader *reader, nj_error *error);
+NJ_FOR_BINDING bool nj_reader_check_index(const nj_reader *reader, nj_error *error);
 
 /* Reads the section of a kernel, whose `raw` is the caller's to free. */
-NJ_INTERNAL bool nj_reader_section(const nj_reader *reader, size_t kernel, nj_section_bytes *section, nj_error *error);
+NJ_FOR_BINDING bool nj_reader_section(const nj_reader *reader, size_t kernel, nj_section_bytes *section, nj_error *error);
 
 /* Finds an attachment by its name; -1 if there is none. */
-NJ_INTERNAL int nj_reader_find_attachment(const nj_reader *reader, nj_span name);
+NJ_FOR_BINDING int nj_reader_find_attachment(const nj_reader *reader, nj_span name);
 
 /* Reads an attachment by its number into `raw`, which has room for its raw bytes. */
-NJ_INTERNAL bool nj_reader_attachment(const nj_reader *reader, size_t number, void *raw, nj_error *error);
+NJ_FOR_BINDING bool nj_reader_attachment(const nj_reader *reader, size_t number, void *raw, nj_error *error);
 
 /* Reads an image by its number, which is below those of `placement`, the kernel's. */
-NJ_INTERNAL bool nj_reader_image(nj_reader *reader, size_t kernel, const nj_placement *placement, size_t number, nj_image_bytes *image,
+NJ_FOR_BINDING bool nj_reader_image(nj_reader *reader, size_t kernel, const nj_placement *placement, size_t number, nj_image_bytes *image,
                                  nj_error *error);
-NJ_INTERNAL void nj_image_drop(nj_image_bytes *image);
+NJ_FOR_BINDING void nj_image_drop(nj_image_bytes *image);
 
 #endif

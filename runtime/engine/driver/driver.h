@@ -88,7 +88,7 @@ typedef struct {
 extern const nj_vendor nj_vendor_cuda, nj_vendor_hip;
 
 /* The vendor whose driver was found; CUDA's before one is. */
-NJ_INTERNAL extern const nj_vendor *nj_vendor_found;
+NJ_FOR_BINDING extern const nj_vendor *nj_vendor_found;
 
 /* One GPU as this process sees it. */
 typedef struct {
@@ -120,29 +120,29 @@ static inline nj_outcome nj_outcome_of(CUresult code, const char *call)
 bool nj_outcome_good(nj_outcome outcome, nj_error *error);
 
 /* Whether the context is lost with an error ("the process must be terminated and relaunched", cuda.h). */
-NJ_INTERNAL bool nj_is_sticky(CUresult code);
+NJ_FOR_BINDING bool nj_is_sticky(CUresult code);
 
 /* Loads and initialises the driver; false with `error` filled. Tries again after a failure. */
-NJ_INTERNAL bool nj_driver_ready(nj_error *error);
+NJ_FOR_BINDING bool nj_driver_ready(nj_error *error);
 
 /* Whether `nj_driver_ready` has succeeded; waits for nothing. */
-NJ_INTERNAL bool nj_driver_known(void);
+NJ_FOR_BINDING bool nj_driver_known(void);
 
 /* Looks the symbols of a driver up that the process has opened already, and calls nothing of it; whether all are known. */
-NJ_INTERNAL bool nj_driver_find(void);
+NJ_FOR_BINDING bool nj_driver_find(void);
 
 /* Whether this process is a fork of one that had initialised CUDA: no driver call can succeed here. */
-NJ_INTERNAL bool nj_forked(void);
+NJ_FOR_BINDING bool nj_forked(void);
 
 /* Fills the error of a forked process. False. */
-NJ_INTERNAL bool nj_refuse_forked(nj_error *error);
+NJ_FOR_BINDING bool nj_refuse_forked(nj_error *error);
 
 /* Whether CUDA works in this process, as far as it is used: asks each device in use for an error that only a new process
  * mends. Takes no part in a capture. */
-NJ_INTERNAL bool nj_driver_healthy(void);
+NJ_FOR_BINDING bool nj_driver_healthy(void);
 
 /* The device with its primary context retained; NULL with `error` filled. */
-NJ_INTERNAL nj_device *nj_device_ready(int ordinal, nj_error *error);
+NJ_FOR_BINDING nj_device *nj_device_ready(int ordinal, nj_error *error);
 
 /* Whether somebody has reset the device: the primary context is gone, libraries and kernels are not. */
 static inline bool nj_is_lost(nj_outcome outcome)
@@ -176,6 +176,6 @@ nj_outcome nj_context_enter(const nj_device *device, bool *pushed);
 void nj_context_leave(bool pushed);
 
 /* The ordinal of the current context's device, 0 if there is no context; -1 with `error` filled. */
-NJ_INTERNAL int nj_current_device(nj_error *error);
+NJ_FOR_BINDING int nj_current_device(nj_error *error);
 
 #endif

@@ -16,9 +16,9 @@ typedef struct {
 } nj_syntax_error;
 
 /* How many bytes the words of a text of so many bytes may take. */
-NJ_INTERNAL size_t nj_postfix_room(size_t size);
+NJ_FOR_BINDING size_t nj_postfix_room(size_t size);
 
 /* Writes a text in postfix; false if it is no expression. */
-NJ_INTERNAL bool nj_postfix(nj_span text, char *words, size_t *length, nj_syntax_error *error);
+NJ_FOR_BINDING bool nj_postfix(nj_span text, char *words, size_t *length, nj_syntax_error *error);
 
 #endif

@@ -81,7 +81,7 @@ static inline bool nj_is_unary(uint8_t op)
 }
 
 /* Says whether `code` is a program over `slots` slots that keeps its stack: `nj_run` relies on it. */
-NJ_INTERNAL bool nj_program_valid(const nj_instruction *code, size_t length, size_t slots);
+NJ_FOR_BINDING bool nj_program_valid(const nj_instruction *code, size_t length, size_t slots);
 
 /* The operation at which a program failed. */
 typedef struct {
@@ -91,6 +91,6 @@ typedef struct {
 
 /* Runs a valid program. False where an operation fails, of a wrong type, an overflow or a division by zero, and says
  * which in `why` unless that is NULL. */
-NJ_INTERNAL bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result, nj_failure *why);
+NJ_FOR_BINDING bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result, nj_failure *why);
 
 #endif

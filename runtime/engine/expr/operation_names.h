@@ -27,7 +27,7 @@ typedef struct {
 
 enum { NJ_OPERATION_COUNT = 27 };
 
-extern NJ_INTERNAL const nj_operation nj_operations[NJ_OPERATION_COUNT];
+extern NJ_FOR_BINDING const nj_operation nj_operations[NJ_OPERATION_COUNT];
 
 /* How many operands a word of postfix takes. */
 static inline size_t nj_operands(uint8_t op)

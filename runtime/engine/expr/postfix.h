@@ -17,6 +17,6 @@ typedef struct {
 } nj_assembly;
 
 /* Makes the program of a text over so many slots; false if that is not possible. */
-NJ_INTERNAL bool nj_assemble(nj_span text, nj_find_name find, void *context, size_t slots, nj_assembly *made);
+NJ_FOR_BINDING bool nj_assemble(nj_span text, nj_find_name find, void *context, size_t slots, nj_assembly *made);
 
 #endif

@@ -25,6 +25,6 @@ typedef struct {
 /* Reads every kernel of an image, and checks that `entry->symbol` is as the table says. Each param is aligned to its size, a
  * tensor map to 64 bytes. False with `error` filled (may be NULL): NJ_ERROR_FORMAT for an image that breaks a rule,
  * NJ_ERROR_INTEGRITY for another image than the table's. */
-NJ_INTERNAL bool nj_image_check(nj_span image, const nj_expected_image *entry, nj_image_facts *facts, nj_error *error);
+NJ_FOR_BINDING bool nj_image_check(nj_span image, const nj_expected_image *entry, nj_image_facts *facts, nj_error *error);
 
 #endif

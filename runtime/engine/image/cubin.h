@@ -22,15 +22,15 @@ typedef struct {
 } nj_cubin;
 
 /* Reads an image up to its kernels. False with `error` filled (may be NULL) where a rule is broken. */
-NJ_INTERNAL bool nj_cubin_read(nj_span image, nj_cubin *cubin, nj_error *error);
+NJ_FOR_BINDING bool nj_cubin_read(nj_span image, nj_cubin *cubin, nj_error *error);
 
 /* Reads and checks kernel `number`. */
-NJ_INTERNAL bool nj_cubin_kernel_read(nj_cubin *cubin, size_t number, nj_image_kernel *kernel, nj_error *error);
+NJ_FOR_BINDING bool nj_cubin_kernel_read(nj_cubin *cubin, size_t number, nj_image_kernel *kernel, nj_error *error);
 
 /* Returns the static shared memory that counts against the driver's limits, in bytes. */
-NJ_INTERNAL uint32_t nj_cubin_own_shared(const nj_cubin *cubin, const nj_image_kernel *kernel);
+NJ_FOR_BINDING uint32_t nj_cubin_own_shared(const nj_cubin *cubin, const nj_image_kernel *kernel);
 
 /* Whether sections tell of source lines, and so hold paths. */
-NJ_INTERNAL bool nj_cubin_has_debug(const nj_cubin *cubin);
+NJ_FOR_BINDING bool nj_cubin_has_debug(const nj_cubin *cubin);
 
 #endif

@@ -47,10 +47,10 @@ typedef struct {
 } nj_symbol;
 
 /* Reads the sections. False with `error` filled (may be NULL) where a rule is broken. */
-NJ_INTERNAL bool nj_elf_read(nj_span image, const nj_elf_kind *kind, nj_elf *elf, nj_error *error);
+NJ_FOR_BINDING bool nj_elf_read(nj_span image, const nj_elf_kind *kind, nj_elf *elf, nj_error *error);
 
 /* Returns the kind that the header of an image names; a cubin's for any that it does not know. */
-NJ_INTERNAL const nj_elf_kind *nj_elf_kind_of(nj_span image);
+NJ_FOR_BINDING const nj_elf_kind *nj_elf_kind_of(nj_span image);
 
 /* A table of symbols, each of NJ_SYMBOL_BYTES, and their names. */
 typedef struct {

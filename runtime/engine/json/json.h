@@ -6,6 +6,6 @@
 #include "base/span.h"
 
 /* Checks that bytes are canonical JSON. False with `error` filled (may be NULL) where a rule is broken. */
-NJ_INTERNAL bool nj_check_json(nj_span raw, nj_error *error);
+NJ_FOR_BINDING bool nj_check_json(nj_span raw, nj_error *error);
 
 #endif

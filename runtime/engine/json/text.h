@@ -17,9 +17,9 @@ bool nj_text_ascends(nj_span before, nj_span text);
 size_t nj_text_decode(nj_span text, unsigned char *to);
 
 /* Whether UTF-8 is safe to show: no control or format character, private character, line end or space but the usual one. */
-NJ_INTERNAL bool nj_is_printable(nj_span utf8);
+NJ_FOR_BINDING bool nj_is_printable(nj_span utf8);
 
 /* Whether UTF-8 is a name: letters, digits and ._- after a letter or _, never a path. */
-NJ_INTERNAL bool nj_is_name(nj_span utf8);
+NJ_FOR_BINDING bool nj_is_name(nj_span utf8);
 
 #endif

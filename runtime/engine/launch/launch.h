@@ -27,12 +27,12 @@ static inline bool nj_launch_is_empty(const nj_launch_state *launch)
 }
 
 /* Bytes of scratch for the whole grid; false if that, aligned, is no size at all. */
-NJ_INTERNAL bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes);
+NJ_FOR_BINDING bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch, int64_t *bytes);
 
 /* Enqueues the kernel with what was packed; false with `error` filled. Waits where the driver's queue is full. */
-NJ_INTERNAL bool nj_launch_enqueue(const nj_runnable *runnable, nj_launch_state *launch, nj_error *error);
+NJ_FOR_BINDING bool nj_launch_enqueue(const nj_runnable *runnable, nj_launch_state *launch, nj_error *error);
 
 /* Packs and enqueues. */
-NJ_INTERNAL bool nj_launch_run(const nj_runnable *runnable, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
+NJ_FOR_BINDING bool nj_launch_run(const nj_runnable *runnable, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
 
 #endif

@@ -15,18 +15,18 @@ typedef struct {
 } nj_image;
 
 /* Describes an image of a bundle, by an entry without arch. */
-NJ_INTERNAL nj_image nj_image_of(const nj_reader *reader, const nj_image_bytes *bytes, const nj_expected_image *entry);
+NJ_FOR_BINDING nj_image nj_image_of(const nj_reader *reader, const nj_image_bytes *bytes, const nj_expected_image *entry);
 
 /* Returns the kernel, the same one at each call: checks the image against its entry, loads it if the driver has not, and checks
  * what a device's driver makes of it. `loaded` says whether it was loaded now. NULL with `error` filled, of NJ_ERROR_INTEGRITY or
  * NJ_ERROR_FORMAT for another image than the entry's. */
-NJ_INTERNAL nj_function *nj_image_load(const nj_image *image, int device, bool *loaded, nj_error *error);
+NJ_FOR_BINDING nj_function *nj_image_load(const nj_image *image, int device, bool *loaded, nj_error *error);
 
 /* Puts the image of a kernel on a device now; false with `error` filled. */
-NJ_INTERNAL bool nj_function_place(const nj_function *function, int device, nj_error *error);
+NJ_FOR_BINDING bool nj_function_place(const nj_function *function, int device, nj_error *error);
 
 /* Has the next load of each image load it anew, as a test needs that stands for a new process. What is loaded stays, and so does
  * what knows of it. */
-NJ_INTERNAL void nj_images_forget(void);
+NJ_FOR_BINDING void nj_images_forget(void);
 
 #endif

@@ -5,7 +5,7 @@
 #include "launch/launch.h"
 
 /* Fills `params`, which point into `arguments` and `launch`; false with `error` filled. */
-NJ_INTERNAL bool nj_launch_pack(const nj_runnable *runnable, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
+NJ_FOR_BINDING bool nj_launch_pack(const nj_runnable *runnable, const nj_arguments *arguments, nj_launch_state *launch, nj_error *error);
 
 /* Fills the one of `params` that is a part of a descriptor; false with `error` filled. */
 bool nj_launch_pack_part(const nj_runnable *runnable, size_t slot, const nj_descriptor *descriptor, nj_launch_state *launch, nj_error *error);

@@ -19,16 +19,16 @@ typedef struct {
 } nj_plan_cache;
 
 /* The plan of a key; NULL if there is none. */
-NJ_INTERNAL void *nj_plan_cache_find(nj_plan_cache *cache, const nj_key *key);
+NJ_FOR_BINDING void *nj_plan_cache_find(nj_plan_cache *cache, const nj_key *key);
 
 /* Adds a plan under a key; false without memory. A plan that is there already stays, and a full cache takes no other: `taken` says
  * whether this one was. */
-NJ_INTERNAL bool nj_plan_cache_publish(nj_plan_cache *cache, const nj_key *key, void *plan, bool *taken);
+NJ_FOR_BINDING bool nj_plan_cache_publish(nj_plan_cache *cache, const nj_key *key, void *plan, bool *taken);
 
 /* Drops all entries; `drop`, which may be NULL, gets each plan, and finds the cache empty. */
-NJ_INTERNAL void nj_plan_cache_clear(nj_plan_cache *cache, void (*drop)(void *plan));
+NJ_FOR_BINDING void nj_plan_cache_clear(nj_plan_cache *cache, void (*drop)(void *plan));
 
 /* Calls `visit` with each plan until that returns another number than 0; returns its last result. */
-NJ_INTERNAL int nj_plan_cache_visit(nj_plan_cache *cache, int (*visit)(void *plan, void *context), void *context);
+NJ_FOR_BINDING int nj_plan_cache_visit(nj_plan_cache *cache, int (*visit)(void *plan, void *context), void *context);
 
 #endif

@@ -26,16 +26,16 @@ typedef struct {
 
 /* Reads a row, and checks the params that it packs. False with `error` filled. The caller closes the facts, whether or not this
  * succeeds. */
-NJ_INTERNAL bool nj_row_facts_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error);
-NJ_INTERNAL void nj_row_facts_close(nj_row_facts *facts);
+NJ_FOR_BINDING bool nj_row_facts_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error);
+NJ_FOR_BINDING void nj_row_facts_close(nj_row_facts *facts);
 
 /* Returns how many bytes a parameter of a type takes, 0 if no single parameter has such a type. `dtype` says how they are made. */
-NJ_INTERNAL uint32_t nj_param_bytes(nj_span type, uint8_t *dtype);
+NJ_FOR_BINDING uint32_t nj_param_bytes(nj_span type, uint8_t *dtype);
 
 /* Takes a constexpr or an option and its value; false stops the walk. */
 typedef bool (*nj_take_constexpr)(void *context, nj_span name, const nj_constant *value);
 
 /* Goes through what each constexpr and option is for a row: a name may come twice, and the last has the last word. */
-NJ_INTERNAL bool nj_row_constexprs(const nj_table *table, size_t row, nj_take_constexpr take, void *context);
+NJ_FOR_BINDING bool nj_row_constexprs(const nj_table *table, size_t row, nj_take_constexpr take, void *context);
 
 #endif

@@ -84,8 +84,8 @@ typedef struct {
 
 /* Makes one and raises the limits that its launches need; false with `error` filled: NJ_ERROR_INTEGRITY for facts that no
  * build gives. `nj_runnable_clear` is due in either case. */
-NJ_INTERNAL bool nj_runnable_init(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error);
-NJ_INTERNAL void nj_runnable_clear(nj_runnable *runnable);
+NJ_FOR_BINDING bool nj_runnable_init(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error);
+NJ_FOR_BINDING void nj_runnable_clear(nj_runnable *runnable);
 
 static inline bool nj_runnable_needs_scratch(const nj_runnable *runnable)
 {

@@ -25,10 +25,10 @@ typedef struct {
 } nj_coerced_call;
 
 /* Which types of a runtime param take an argument. */
-NJ_INTERNAL uint64_t nj_takers(const nj_param_types *param, const nj_value *value, const nj_arguments *arguments);
+NJ_FOR_BINDING uint64_t nj_takers(const nj_param_types *param, const nj_value *value, const nj_arguments *arguments);
 
 /* Makes of an argument what Triton makes of it for a param of a declared type, unless a type takes it as it is: an address of an
  * int where the param takes nothing but pointers, a float of an int or a bool, an int of a bool, a bool of 0 or 1. */
-NJ_INTERNAL void nj_coerce(const nj_param_types *param, nj_value *value, const nj_arguments *arguments);
+NJ_FOR_BINDING void nj_coerce(const nj_param_types *param, nj_value *value, const nj_arguments *arguments);
 
 #endif

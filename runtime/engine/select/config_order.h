@@ -23,16 +23,16 @@ typedef struct {
 } nj_order;
 
 /* Orders the configs of a block for a key, the best first: those that its problems name. False without memory. */
-NJ_INTERNAL bool nj_order_configs(const nj_tuning_block *block, const nj_preference *preference, nj_order *order);
+NJ_FOR_BINDING bool nj_order_configs(const nj_tuning_block *block, const nj_preference *preference, nj_order *order);
 
-NJ_INTERNAL void nj_order_clear(nj_order *order);
+NJ_FOR_BINDING void nj_order_clear(nj_order *order);
 
 /* The place of the point nearest to a key: an equal one, else the least sum of |log2(a / b)|, where 0 counts as a half. Of equally
  * near points the first is taken. There is at least one. */
-NJ_INTERNAL size_t nj_nearest_point(const int64_t *points, size_t count, const int64_t *key, uint32_t key_count);
+NJ_FOR_BINDING size_t nj_nearest_point(const int64_t *points, size_t count, const int64_t *key, uint32_t key_count);
 
 /* The table of the device that is most like one: by multiprocessors and memory, then by name. There is at least one. */
-NJ_INTERNAL size_t nj_closest_table(const nj_tuning *tuning, nj_span name, uint64_t multiprocessors, uint64_t memory_bytes);
+NJ_FOR_BINDING size_t nj_closest_table(const nj_tuning *tuning, nj_span name, uint64_t multiprocessors, uint64_t memory_bytes);
 
 /* One measured problem: how far each of its configs is behind the fastest, in thousandths of an octave. */
 typedef struct {
@@ -45,6 +45,6 @@ typedef struct {
 /* Adds up how far each config is behind in all rows; a row that did not measure a config counts it as an octave behind its slowest.
  * Fills `configs`, in the order in which rows name them, and their sums; both have room for all that rows name. Returns how many there
  * are; SIZE_MAX without memory. */
-NJ_INTERNAL size_t nj_behind_in_sum(const nj_behind_row *rows, size_t count, uint32_t *configs, double *sums);
+NJ_FOR_BINDING size_t nj_behind_in_sum(const nj_behind_row *rows, size_t count, uint32_t *configs, double *sums);
 
 #endif

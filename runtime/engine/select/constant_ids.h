@@ -11,19 +11,19 @@
 typedef struct nj_ids nj_ids;
 
 /* New; NULL without memory. */
-NJ_INTERNAL nj_ids *nj_ids_new(void);
-NJ_INTERNAL void nj_ids_free(nj_ids *ids);
+NJ_FOR_BINDING nj_ids *nj_ids_new(void);
+NJ_FOR_BINDING void nj_ids_free(nj_ids *ids);
 
 /* A constant as a constexpr's value: none, a bool, an int of 64 bits, or NJ_TAG_OPAQUE with a double's bits or an id.
  * NJ_TAG_UNKNOWN if no variant knows it. */
-NJ_INTERNAL nj_value nj_ids_find(const nj_ids *ids, const nj_constant *constant);
+NJ_FOR_BINDING nj_value nj_ids_find(const nj_ids *ids, const nj_constant *constant);
 
 /* As `nj_ids_find`, once the constant has a number; false without memory. The spellings of a dtype get numbers too: a call may
  * spell it in another way, and is to be found again. */
-NJ_INTERNAL bool nj_ids_add(nj_ids *ids, const nj_constant *constant, nj_value *value);
+NJ_FOR_BINDING bool nj_ids_add(nj_ids *ids, const nj_constant *constant, nj_value *value);
 
 /* `nj_ids_find` for a string. */
-NJ_INTERNAL nj_value nj_ids_find_text(const nj_ids *ids, nj_span text);
+NJ_FOR_BINDING nj_value nj_ids_find_text(const nj_ids *ids, nj_span text);
 
 /* Makes the instruction that pushes what expressions see of a constant, which gets an id; false for an int that no program holds,
  * or without memory, which `starved` says. */

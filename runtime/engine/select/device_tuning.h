@@ -13,10 +13,10 @@ typedef struct {
 } nj_tuned;
 
 /* Whether `nj_tuned_on` needs the device: if there is a choice of tables, or an estimate. */
-NJ_INTERNAL bool nj_tuned_asks_device(const nj_tuning *tuning);
+NJ_FOR_BINDING bool nj_tuned_asks_device(const nj_tuning *tuning);
 
 /* Takes the table of the device that is most like this one. Without a device, which may be NULL, takes the first table: the device
  * that was measured stands for the one at hand. */
-NJ_INTERNAL nj_tuned nj_tuned_on(const nj_tuning *tuning, const nj_device_facts *device);
+NJ_FOR_BINDING nj_tuned nj_tuned_on(const nj_tuning *tuning, const nj_device_facts *device);
 
 #endif

@@ -12,6 +12,6 @@ typedef struct {
 } nj_estimate_facts;
 
 /* Computes a cost in picoseconds; INT64_MAX if it cannot be computed. */
-NJ_INTERNAL int64_t nj_estimate_of(nj_span words, const nj_estimate_facts *facts);
+NJ_FOR_BINDING int64_t nj_estimate_of(nj_span words, const nj_estimate_facts *facts);
 
 #endif

@@ -25,10 +25,10 @@ static inline uint64_t nj_hints_of(const nj_value *value)
 const nj_value *nj_argument_at(const nj_signatures *signatures, const nj_arguments *arguments, nj_span path);
 
 /* Whether a hint holds. */
-NJ_INTERNAL bool nj_hint_holds(const nj_signatures *signatures, const nj_arguments *arguments, const nj_hint *hint);
+NJ_FOR_BINDING bool nj_hint_holds(const nj_signatures *signatures, const nj_arguments *arguments, const nj_hint *hint);
 
 /* Finds the set of hints that a call which a row serves just misses: as many of them hold as fail at least, and the fewest fail.
  * False if none is near. */
-NJ_INTERNAL bool nj_near_hints(const nj_signatures *signatures, const nj_arguments *arguments, size_t row, uint32_t *hint_set);
+NJ_FOR_BINDING bool nj_near_hints(const nj_signatures *signatures, const nj_arguments *arguments, size_t row, uint32_t *hint_set);
 
 #endif

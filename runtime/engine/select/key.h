@@ -21,6 +21,6 @@ void nj_spec_coerce(const struct nj_spec *spec, nj_value *values, const nj_argum
 
 /* Makes the key of a call, and coerces it as `nj_spec_coerce` does, in one pass for the sake of launches; false if an argument is taken by
  * no type, or a constexpr has a value that no variant knows: no plan is kept for such a call. */
-NJ_INTERNAL bool nj_spec_key(const struct nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key);
+NJ_FOR_BINDING bool nj_spec_key(const struct nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key);
 
 #endif

@@ -56,8 +56,8 @@ typedef struct {
 
 /* Sets a coerced call against a table; both must outlive the match. NJ_SERVED if the kernel can take such a call at all.
  * `nj_match_close` is due in any case. */
-NJ_INTERNAL nj_verdict nj_match_open(nj_match *match, const nj_signatures *signatures, const nj_coerced_call *call, nj_fault *fault);
-NJ_INTERNAL void nj_match_close(nj_match *match);
+NJ_FOR_BINDING nj_verdict nj_match_open(nj_match *match, const nj_signatures *signatures, const nj_coerced_call *call, nj_fault *fault);
+NJ_FOR_BINDING void nj_match_close(nj_match *match);
 
 /* Places: of params, then of the call's options. */
 size_t nj_match_places(const nj_match *match);

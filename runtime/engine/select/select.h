@@ -14,7 +14,7 @@
 #include "select/spec.h"
 
 /* Selects the row that serves a call, which `nj_spec_key` has coerced. `fault` says where a call is wrong that is refused. */
-NJ_INTERNAL nj_verdict nj_select(const nj_spec *spec, const nj_coerced_call *call, size_t *row, nj_fault *fault);
+NJ_FOR_BINDING nj_verdict nj_select(const nj_spec *spec, const nj_coerced_call *call, size_t *row, nj_fault *fault);
 
 /* As `nj_select`, for a call that is set against the spec's table already. */
 nj_verdict nj_select_of(const nj_spec *spec, nj_match *match, size_t *row);

@@ -18,12 +18,12 @@ typedef enum {
 } nj_rule;
 
 /* The first rule that a row breaks. */
-NJ_INTERNAL nj_rule nj_first_broken_rule(nj_match *match, size_t row);
+NJ_FOR_BINDING nj_rule nj_first_broken_rule(nj_match *match, size_t row);
 
 /* -- matrix -- */
 
 /* Whether a case lies at the call's value of an axis. */
-NJ_INTERNAL bool nj_match_on_axis(const nj_match *match, uint32_t case_number, uint32_t axis);
+NJ_FOR_BINDING bool nj_match_on_axis(const nj_match *match, uint32_t case_number, uint32_t axis);
 
 /* Whether the point of a case is the call's; its types are judged by `fits`. */
 bool nj_match_at_point(const nj_match *match, uint32_t case_number);
@@ -31,10 +31,10 @@ bool nj_match_at_point(const nj_match *match, uint32_t case_number);
 /* -- settings -- */
 
 /* Whether a config has what the call sets at a place, which is a param's, or an option's behind them. */
-NJ_INTERNAL bool nj_match_sets(const nj_match *match, uint32_t config, size_t place);
+NJ_FOR_BINDING bool nj_match_sets(const nj_match *match, uint32_t config, size_t place);
 
 /* Whether the call sets something at a place that a caller may set. */
-NJ_INTERNAL bool nj_match_asks(const nj_match *match, size_t place);
+NJ_FOR_BINDING bool nj_match_asks(const nj_match *match, size_t place);
 
 /* Whether a config is one that the caller's own settings allow. */
 bool nj_match_allows(nj_match *match, uint32_t config);
@@ -45,10 +45,10 @@ bool nj_match_allows(nj_match *match, uint32_t config);
 bool nj_match_requires(nj_match *match, uint32_t case_number, uint32_t config);
 
 /* The values of derived constexprs there, valid until the next call: NJ_TAG_MISSING for one that cannot be computed. */
-NJ_INTERNAL const nj_value *nj_match_derive(nj_match *match, uint32_t case_number, uint32_t config);
+NJ_FOR_BINDING const nj_value *nj_match_derive(nj_match *match, uint32_t case_number, uint32_t config);
 
 /* Whether a result equals a constant that was compiled in. */
-NJ_INTERNAL bool nj_match_is_result(const nj_match *match, const nj_value *result, const nj_constant *constant);
+NJ_FOR_BINDING bool nj_match_is_result(const nj_match *match, const nj_value *result, const nj_constant *constant);
 
 /* Whether a set of derived values equals the results of a call. */
 bool nj_match_derives(const nj_match *match, uint32_t number, const nj_value *results);
@@ -68,7 +68,7 @@ typedef struct {
     bool is_type;   /* whether it is the value of an axis that only spells types */
 } nj_found_name;
 
-NJ_INTERNAL nj_found_name nj_match_name(const nj_match *match, uint32_t case_number, uint32_t config, nj_span name);
+NJ_FOR_BINDING nj_found_name nj_match_name(const nj_match *match, uint32_t case_number, uint32_t config, nj_span name);
 
 /* -- hints -- */
 

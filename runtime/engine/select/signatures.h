@@ -38,14 +38,14 @@ typedef struct {
 
 /* Reads the types of a table, which must outlive this, as must `ids`, which gets the constants among them. False with `error`
  * filled. `nj_signatures_clear` is due in either case. */
-NJ_INTERNAL bool nj_signatures_init(nj_signatures *signatures, const nj_table *table, nj_ids *ids, nj_error *error);
-NJ_INTERNAL void nj_signatures_clear(nj_signatures *signatures);
+NJ_FOR_BINDING bool nj_signatures_init(nj_signatures *signatures, const nj_table *table, nj_ids *ids, nj_error *error);
+NJ_FOR_BINDING void nj_signatures_clear(nj_signatures *signatures);
 
 /* Finds the place of a name; its `name` is NULL if it is neither an axis's nor a param's. */
 const nj_known_name *nj_signatures_find(const nj_signatures *signatures, nj_span name);
 
 /* Reads the types of one param. False with `error` filled; `nj_param_clear` is due in either case. */
-NJ_INTERNAL bool nj_param_init(nj_param_types *param, const nj_span *types, size_t count, nj_ids *ids, nj_error *error);
-NJ_INTERNAL void nj_param_clear(nj_param_types *param);
+NJ_FOR_BINDING bool nj_param_init(nj_param_types *param, const nj_span *types, size_t count, nj_ids *ids, nj_error *error);
+NJ_FOR_BINDING void nj_param_clear(nj_param_types *param);
 
 #endif

@@ -58,8 +58,8 @@ typedef struct nj_spec {
 /* Makes the spec of a table, which must outlive it, as must `ids`, which gets every value that a key can hold. `tuned` orders the
  * configs on the device, by the key of `tuning`, the table's own or another's, which may be NULL if nothing does. False with `error`
  * filled: an expression is too long, or asks for a name that is no param, or a limit is passed. `nj_spec_clear` is due in either case. */
-NJ_INTERNAL bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t option_count, int arch, const nj_tuning *tuning,
+NJ_FOR_BINDING bool nj_spec_init(nj_spec *spec, const nj_table *table, nj_ids *ids, size_t option_count, int arch, const nj_tuning *tuning,
                               const nj_tuned *tuned, nj_error *error);
-NJ_INTERNAL void nj_spec_clear(nj_spec *spec);
+NJ_FOR_BINDING void nj_spec_clear(nj_spec *spec);
 
 #endif

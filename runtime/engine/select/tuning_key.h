@@ -15,16 +15,16 @@ typedef struct nj_tuning_key {
 } nj_tuning_key;
 
 /* Makes the programs of a tuning's key; false with `error` filled. `made` has room for NJ_TUNING_KEYS_MAX, to be freed. */
-NJ_INTERNAL bool nj_tuning_programs(const nj_signatures *signatures, const nj_tuning *tuning, nj_tuning_key *made, nj_error *error);
-NJ_INTERNAL void nj_tuning_key_clear(nj_tuning_key *key);
+NJ_FOR_BINDING bool nj_tuning_programs(const nj_signatures *signatures, const nj_tuning *tuning, nj_tuning_key *made, nj_error *error);
+NJ_FOR_BINDING void nj_tuning_key_clear(nj_tuning_key *key);
 
 /* A number as it is; 0 where it cannot be computed or is no int. */
-NJ_INTERNAL int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values);
+NJ_FOR_BINDING int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values);
 
 /* A number rounded to its bucket. */
-NJ_INTERNAL int64_t nj_bucket_of(nj_bucket bucket, int64_t value);
+NJ_FOR_BINDING int64_t nj_bucket_of(nj_bucket bucket, int64_t value);
 
 /* Computes the numbers of a key and rounds them: as many as a tuning has. */
-NJ_INTERNAL void nj_tuning_round(const nj_tuning_key *key, uint32_t count, nj_bucket bucket, const nj_value *values, int64_t *rounded);
+NJ_FOR_BINDING void nj_tuning_round(const nj_tuning_key *key, uint32_t count, nj_bucket bucket, const nj_value *values, int64_t *rounded);
 
 #endif

@@ -46,7 +46,7 @@ typedef struct {
 } nj_lone_constant;
 
 /* Reads the JSON of a value, which must outlive it. To be closed, whether or not this succeeds. */
-NJ_INTERNAL bool nj_constant_read(nj_span raw, nj_lone_constant *constant, nj_error *error);
-NJ_INTERNAL void nj_constant_close(nj_lone_constant *constant);
+NJ_FOR_BINDING bool nj_constant_read(nj_span raw, nj_lone_constant *constant, nj_error *error);
+NJ_FOR_BINDING void nj_constant_close(nj_lone_constant *constant);
 
 #endif

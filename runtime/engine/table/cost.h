@@ -15,6 +15,6 @@
 bool nj_cost_key(nj_span word, uint32_t key_count, uint32_t *key);
 
 /* Whether an expression in postfix is a number, over `key0` and on, as many as there are keys, and `multiprocessors`. */
-NJ_INTERNAL bool nj_is_cost(nj_span words, uint32_t key_count);
+NJ_FOR_BINDING bool nj_is_cost(nj_span words, uint32_t key_count);
 
 #endif

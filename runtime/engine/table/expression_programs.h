@@ -20,7 +20,7 @@ bool nj_next_expression(nj_expressions *it, nj_span *text);
 bool nj_check_programs(nj_table *table, nj_error *error);
 
 /* The characters of all expressions together. */
-NJ_INTERNAL size_t nj_expression_chars(const nj_table *table);
+NJ_FOR_BINDING size_t nj_expression_chars(const nj_table *table);
 
 /* How many characters a text of UTF-8 has. */
 size_t nj_chars(nj_span utf8);

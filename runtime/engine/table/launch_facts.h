@@ -24,8 +24,8 @@ typedef struct {
 } nj_tensor_map;
 
 /* The fields of a launch, and of a tensor map, as tables spell them, by number: NULL behind the last. */
-NJ_INTERNAL const char *nj_launch_field(size_t number);
-NJ_INTERNAL const char *nj_tensor_map_field(size_t number);
+NJ_FOR_BINDING const char *nj_launch_field(size_t number);
+NJ_FOR_BINDING const char *nj_tensor_map_field(size_t number);
 
 /* One launch of a table. */
 typedef struct nj_launch_facts {
@@ -43,13 +43,13 @@ typedef struct nj_launch_facts {
 
 /* Reads a launch, and its layout. False with `error` filled (may be NULL) where a rule is broken. To be closed, whether or not this
  * succeeds. */
-NJ_INTERNAL bool nj_table_launch(const nj_table *table, size_t number, nj_launch_facts *launch, nj_error *error);
-NJ_INTERNAL void nj_launch_close(nj_launch_facts *launch);
+NJ_FOR_BINDING bool nj_table_launch(const nj_table *table, size_t number, nj_launch_facts *launch, nj_error *error);
+NJ_FOR_BINDING void nj_launch_close(nj_launch_facts *launch);
 
 /* Reads the JSON of a launch, whose layout is one of `layouts`; likewise. */
-NJ_INTERNAL bool nj_launch_read(nj_span raw, const nj_span *layouts, uint32_t layout_count, nj_launch_facts *launch, nj_error *error);
+NJ_FOR_BINDING bool nj_launch_read(nj_span raw, const nj_span *layouts, uint32_t layout_count, nj_launch_facts *launch, nj_error *error);
 
 /* Reads a layout, `source:type` for each parameter, into at most NJ_LAYOUT_SLOTS_MAX slots. */
-NJ_INTERNAL bool nj_read_layout(nj_span text, nj_layout_slot *slots, uint32_t *count, nj_error *error);
+NJ_FOR_BINDING bool nj_read_layout(nj_span text, nj_layout_slot *slots, uint32_t *count, nj_error *error);
 
 #endif

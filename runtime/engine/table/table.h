@@ -22,7 +22,7 @@ typedef enum {
 
 enum { NJ_KEY_COLUMNS = NJ_COLUMN_DERIVED + 1 };
 
-extern NJ_INTERNAL const char *const nj_column_names[NJ_COLUMN_COUNT];
+extern NJ_FOR_BINDING const char *const nj_column_names[NJ_COLUMN_COUNT];
 
 /* A param of the kernel function. */
 typedef struct {
@@ -115,10 +115,10 @@ typedef enum {
 } nj_bucket;
 
 /* Their names in tables and manifests. */
-extern NJ_INTERNAL const char *const nj_bucket_names[NJ_BUCKET_COUNT];
+extern NJ_FOR_BINDING const char *const nj_bucket_names[NJ_BUCKET_COUNT];
 
 /* Finds a bucket by its name; false if it is none. */
-NJ_INTERNAL bool nj_bucket_named(nj_span name, nj_bucket *bucket);
+NJ_FOR_BINDING bool nj_bucket_named(nj_span name, nj_bucket *bucket);
 
 #define NJ_TUNING_KEYS_MAX 8
 #define NJ_BEHIND_MAX 100000 /* the farthest that a config can be behind the fastest, in thousandths of an octave */
@@ -160,8 +160,8 @@ typedef struct nj_table {
 
 /* Reads a table, whose texts lie in `raw`, and checks its rules. False with `error` filled (may be NULL) where one is broken. To be
  * closed, whether or not this succeeds. */
-NJ_INTERNAL bool nj_table_read(nj_span raw, size_t rows, size_t image_count, nj_table *table, nj_error *error);
-NJ_INTERNAL void nj_table_close(nj_table *table);
+NJ_FOR_BINDING bool nj_table_read(nj_span raw, size_t rows, size_t image_count, nj_table *table, nj_error *error);
+NJ_FOR_BINDING void nj_table_close(nj_table *table);
 
 static inline uint32_t nj_table_at(const nj_table *table, nj_column column, size_t row)
 {

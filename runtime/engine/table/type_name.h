@@ -11,7 +11,7 @@ enum {
 };
 
 /* Says whether a text is a type, in its one spelling. */
-NJ_INTERNAL bool nj_is_type(nj_span text);
+NJ_FOR_BINDING bool nj_is_type(nj_span text);
 
 /* The functions below take types. */
 static inline bool nj_is_tuple_type(nj_span type)
@@ -30,7 +30,7 @@ static inline bool nj_is_compiled_in(nj_span type)
     return nj_is_constant_type(type) || nj_span_is(type, "none");
 }
 
-NJ_INTERNAL bool nj_is_descriptor_name(nj_span type);
+NJ_FOR_BINDING bool nj_is_descriptor_name(nj_span type);
 
 typedef struct {
     nj_span element; /* as it is spelled */
@@ -38,23 +38,23 @@ typedef struct {
     uint32_t rank, block[NJ_DESCRIPTOR_RANK_MAX];
 } nj_descriptor_name;
 
-NJ_INTERNAL nj_descriptor_name nj_descriptor_parts(nj_span type);
+NJ_FOR_BINDING nj_descriptor_name nj_descriptor_parts(nj_span type);
 
 /* Takes the next member of a tuple, whose `rest` is the type without its outer parentheses; false if there is none. */
-NJ_INTERNAL bool nj_next_member(nj_span *rest, nj_span *member);
+NJ_FOR_BINDING bool nj_next_member(nj_span *rest, nj_span *member);
 
 /* Escapes the text of a constant: everything but ASCII letters, digits and "_.:/-" as %XX. `escaped` has room for three times as many
  * bytes. Returns how many it takes. */
-NJ_INTERNAL size_t nj_escape(nj_span text, char *escaped);
+NJ_FOR_BINDING size_t nj_escape(nj_span text, char *escaped);
 
 /* Reads the value of a constant. Its texts are decoded into `decoded`, which has room for as many bytes as the type. False if the
  * text is no constant in its one spelling. */
-NJ_INTERNAL bool nj_type_constant(nj_span type, unsigned char *decoded, nj_constant *value);
+NJ_FOR_BINDING bool nj_type_constant(nj_span type, unsigned char *decoded, nj_constant *value);
 
 /* Takes a leaf, at its path ("x.1.0"). False stops the walk. */
 typedef bool (*nj_leaf_taker)(void *context, nj_span path, nj_span type);
 
 /* Walks the leaves of a type, in order; false if it was stopped. */
-NJ_INTERNAL bool nj_walk_leaves(nj_span type, nj_span name, nj_leaf_taker take, void *context);
+NJ_FOR_BINDING bool nj_walk_leaves(nj_span type, nj_span name, nj_leaf_taker take, void *context);
 
 #endif

@@ -8,14 +8,14 @@
 typedef nj_text nj_packing_fault;
 
 /* Says what a tensor map lacks to describe a descriptor of this type. */
-NJ_INTERNAL nj_packing_fault nj_map_lacks(nj_span type, const nj_tensor_map *map);
+NJ_FOR_BINDING nj_packing_fault nj_map_lacks(nj_span type, const nj_tensor_map *map);
 
 /* Checks what a row packs against its signature and its hints: each leaf that is neither compiled in nor hinted to be 1 has its slot,
  * in order and of its type, or the slots of its descriptor; scratch pointers come last; each tensor map is described. `launch` is
  * the row's. */
-NJ_INTERNAL bool nj_check_packing(const nj_table *table, size_t row, const nj_launch_facts *launch, nj_error *error);
+NJ_FOR_BINDING bool nj_check_packing(const nj_table *table, size_t row, const nj_launch_facts *launch, nj_error *error);
 
 /* Checks every layout, launch, cost and row: what reading leaves for later. */
-NJ_INTERNAL bool nj_table_check(const nj_table *table, nj_error *error);
+NJ_FOR_BINDING bool nj_table_check(const nj_table *table, nj_error *error);
 
 #endif
