@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from nojit.aot.manifest.archs import check_target
 from nojit.aot.manifest.config_rules import check_config, check_options
-from nojit.aot.manifest.expressions import check_rules
+from nojit.aot.manifest.expression_checks import check_rules
 from nojit.aot.manifest.function_names import check_name
 from nojit.aot.manifest.key_checks import check_keys
 from nojit.aot.manifest.mistakes import Mistakes

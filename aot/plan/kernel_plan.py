@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nojit.aot.manifest.archs import chip_of
-from nojit.aot.manifest.expressions import check_requires, check_rules
+from nojit.aot.manifest.expression_checks import check_requires, check_rules
 from nojit.aot.manifest.function_names import is_name
 from nojit.aot.manifest.matrix import axes_of
 from nojit.aot.manifest.mistakes import Mistakes

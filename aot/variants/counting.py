@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nojit.aot.base.defaults import MAX_VARIANTS
 from nojit.aot.manifest import expression_tree
 from nojit.aot.manifest.config_rules import CONFIG_RULES
-from nojit.aot.manifest.expressions import asks_values
+from nojit.aot.manifest.expression_checks import asks_values
 from nojit.aot.manifest.matrix import typed_params
 from nojit.aot.manifest.spec import DerivedSpec, KernelSpec
 from nojit.aot.manifest.tuning_rules import choices
