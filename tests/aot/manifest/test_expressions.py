@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.plan.planner import make_plans
@@ -356,6 +356,8 @@ def test_what_passes_never_fails_for_a_types_sake(
     slips = data.draw(st.booleans())
     kind = {"grid": "int", "values": "int"}.get(place, "bool")
     text = data.draw(expressions(kind, frozenset(NAMES[place]), slips))
+    # a test within the other side of itself is a slip: there the name has one type
+    assume(slips or all(text.count(test) < 2 for test, _ in GUARDS))
     message = refusal(tmp_path_factory.getbasetemp(), place, text)
     if message:
         # nothing is refused that has no slip
