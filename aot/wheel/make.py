@@ -24,6 +24,7 @@ from nojit.aot.wheel.names import arch_label, check_name, check_version, escaped
 from nojit.aot.wheel.wheel_variants import index_file, index_file_name, label_of, variant_file
 from nojit.runtime.base.wording import counted
 from nojit.runtime.bundle.format import SUFFIX
+from nojit.runtime.discovery.installed import provider_name
 from nojit.runtime.errors import PackageError
 
 __all__ = ["Layout", "MadeFile", "WheelRelease", "check_apart", "check_folder", "make_files", "release_of"]
@@ -164,7 +165,7 @@ def _providers(release: WheelRelease, facts: Facts, generator: str) -> Iterator[
     extras: dict[str, tuple[str, ...]] = {}
     for arch, bundles in release.by_arch().items():
         label = arch_label(arch)
-        name = f"{release.name}-{label}"
+        name = provider_name(release.name, label)
         wheel = _holding(
             replace(release, name=name), bundles, facts, entry=release.name, summary=_summary(release, bundles)
         )

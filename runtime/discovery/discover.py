@@ -10,7 +10,6 @@ operators take only kernels from such a wheel that no other bundle holds, and sk
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.format import SUFFIX
-from nojit.runtime.discovery.installed import Provider, folder_of, normalized, providers
+from nojit.runtime.discovery.installed import Provider, folder_of, normalized, provided_name, providers
 from nojit.runtime.errors import BundleError
 from nojit.runtime.target import by_arch
 
@@ -243,8 +242,8 @@ def asked_names(name: str) -> tuple[str, ...]:
 
     Entry points only locate bundles, because anybody can write one. The requested name alone decides which bundles may be used.
     """
-    provided = re.fullmatch(r"(.+)-sm[0-9]+[a-z]?", normalized(name))
-    return (name, provided[1]) if provided else (name,)
+    provided = provided_name(name)
+    return (name, provided) if provided else (name,)
 
 
 def _none_such(name: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import BundleError
 
-__all__ = ["ENTRY_POINTS", "Provider", "folder_of", "normalized", "providers"]
+__all__ = ["ENTRY_POINTS", "Provider", "folder_of", "normalized", "provided_name", "provider_name", "providers"]
 
 # each entry point names a package whose folder contains bundles, and has the name that programs load
 ENTRY_POINTS = "nojit.bundles"
@@ -43,6 +43,20 @@ class Provider(Record):
 def normalized(name: str) -> str:
     """Return a name in the form in which names are compared: without case, with ``-``, ``_`` and ``.`` as one."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def provider_name(name: str, label: str) -> str:
+    """Return the name of the wheel that holds a name's bundles for one arch: ``acme-kernels-sm90``.
+
+    `label`: the arch without ``_``.
+    """
+    return f"{name}-{label}"
+
+
+def provided_name(distribution: str) -> str | None:
+    """Return the name, in normalized form, whose bundles a wheel named by `provider_name` holds; None for any other wheel."""
+    found = re.fullmatch(r"(.+)-(?:sm[0-9]+[a-z]?|gfx[0-9]+)", normalized(distribution))
+    return found[1] if found else None
 
 
 def providers() -> list[Provider]:

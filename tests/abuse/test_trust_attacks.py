@@ -166,12 +166,13 @@ def test_a_wheel_that_calls_itself_another_name_serves_nothing_for_it(tmp_path: 
     refused("other-name", lambda: loader.load("evil"))
 
 
-def test_a_provider_serves_for_the_name_that_it_provides(tmp_path: Path) -> None:
-    put(put_provider(tmp_path / "site", "acme-sm90", "acme") / "acme-1.0-sm_90.nojit")
-    for name in ("acme", "Acme", "acme-sm90"):
+@pytest.mark.parametrize("label", ["sm90", "gfx942"])
+def test_a_provider_serves_for_the_name_that_it_provides(label: str, tmp_path: Path) -> None:
+    put(put_provider(tmp_path / "site", f"acme-{label}", "acme") / "acme-1.0-sm_90.nojit")
+    for name in ("acme", "Acme", f"acme-{label}"):
         assert loader.load(name).kernels == ("add",)
-    put(put_provider(tmp_path / "site", "other-sm90", "other") / "acme-1.0-sm_90.nojit")
-    refused("other-name", lambda: loader.load("other-sm90"))
+    put(put_provider(tmp_path / "site", f"other-{label}", "other") / "acme-1.0-sm_90.nojit")
+    refused("other-name", lambda: loader.load(f"other-{label}"))
 
 
 def test_a_wheel_of_several_bundles_needs_a_key_for_all_their_names(tmp_path: Path, keys: Callable[..., None]) -> None:

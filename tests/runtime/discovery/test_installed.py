@@ -10,7 +10,7 @@ from typing import TypeAlias
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.runtime.discovery.installed import Provider, normalized, providers
+from nojit.runtime.discovery.installed import Provider, normalized, provided_name, provider_name, providers
 from nojit.runtime.errors import BundleError
 
 Find: TypeAlias = Callable[..., list[tuple[str, str, str]]]
@@ -96,3 +96,16 @@ words = st.from_regex(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,8}[A-Za-z0-9])?", fullmat
 def test_names_are_compared_as_indexes_do(name: str) -> None:
     assert normalized(name) == normalized(name.upper()) == normalized(name.replace("-", "_").replace(".", "_"))
     assert normalized(normalized(name)) == normalized(name)
+
+
+@pytest.mark.parametrize("label", ["sm75", "sm90", "sm100f", "gfx942", "gfx1201"])
+def test_the_name_of_a_provider_holds_the_name_that_it_provides(label: str) -> None:
+    assert provided_name(provider_name("acme-kernels", label)) == "acme-kernels"
+    assert provided_name(provider_name("Acme_Kernels", label).replace("-", "_")) == "acme-kernels"
+
+
+@pytest.mark.parametrize(
+    "name", ["acme", "sm90", "acme-sm", "acme-gfx", "acme-gfx90a", "acme-sm90-kernels", "acmesm90"]
+)
+def test_other_names_provide_none(name: str) -> None:
+    assert provided_name(name) is None
