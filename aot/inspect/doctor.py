@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import platform
 import re
@@ -18,7 +16,7 @@ from typing import NoReturn
 from nojit.aot.inspect.device_choice import BundleState, driver_for, taken
 from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.aot.provenance.statement import expiry_of
-from nojit.runtime._core import finds_zstd
+from nojit.runtime import _core
 from nojit.runtime.base.environment import DEBUG_INFO
 from nojit.runtime.base.wording import few, told, worded
 from nojit.runtime.bundle.file import Accept, BundleFile
@@ -117,7 +115,7 @@ def versions() -> dict[str, str | None]:
     return {
         "python": platform.python_version(),
         "nojit": _version("nojit"),
-        "zstd": "libzstd" if finds_zstd() else packaged_zstd,
+        "zstd": "libzstd" if _core.finds_zstd() else packaged_zstd,
         "triton": _version("triton"),
         "torch": _version("torch"),
     }
@@ -131,17 +129,13 @@ def _version(distribution: str) -> str | None:
 
 
 def probe_driver() -> DriverState:
-    """Ask the engine for the driver and its devices; this initializes CUDA, but creates no context."""
+    """Ask the engine for the driver and its devices; this initializes the driver, but creates no context."""
     try:
-        core = importlib.import_module("nojit.runtime._core")
-    except ImportError as error:
-        return DriverState(None, (), f"the binding of nojit.runtime is not built: {error}")
-    try:
-        number: int = core.driver_version()
+        number = _core.driver_version()
     except NojitError as error:
         return DriverState(None, (), f"no GPU driver: {error}")
     try:
-        devices = tuple(core.device_capability(device) for device in range(core.device_count()))
+        devices = tuple(_core.device_capability(device) for device in range(_core.device_count()))
     except NojitError as error:
         return DriverState(number, (), f"no device: {error}")
     return DriverState(number, devices, "" if devices else "no device")
@@ -353,6 +347,6 @@ def describe() -> dict[str, str]:
 
 def _first_name() -> str:
     try:
-        return str(importlib.import_module("nojit.runtime._core").device_facts(0)[0])
+        return str(_core.device_facts(0)[0])
     except NojitError:
         return "unnamed"
