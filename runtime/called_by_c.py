@@ -22,7 +22,8 @@ __all__ = ["KernelCallbacks", "ServedCallbacks"]
 class KernelCallbacks(Protocol):
     """A kernel's methods; they are in `nojit.runtime.first_call.callbacks.FirstCalls`, a base of `nojit.runtime.kernel.Kernel`.
 
-    C calls the first two while it reads the arguments of any call, and the others only while it has no plan for a call.
+    C calls the first two while it reads the arguments of any call, `_refuse_grid` before any launch whose grid has no value, and the others
+    only for a call without a cached plan.
     """
 
     def _check_option(self, name: str, value: Any, /) -> None:

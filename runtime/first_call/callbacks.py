@@ -1,4 +1,4 @@
-"""The first call of a specialization: answers for the binding while it has no plan for a call.
+"""Answers of a kernel to the binding, most of them at the first call of a specialization.
 
 The engine selects and launches. Python makes specs and plans (`nojit.runtime.first_call.plans`), words errors
 (`nojit.runtime.explain`), and hands calls that no variant serves to `nojit.runtime.fallback`.

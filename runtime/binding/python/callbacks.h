@@ -6,7 +6,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* Of a kernel, while C has no plan for a call: runtime/first_call/callbacks.py. */
+/* Of a kernel: runtime/first_call/callbacks.py. Calls with a cached plan need _refuse_grid, _check_option and _constexpr_key, too. */
 #define PY_KERNEL_CALLBACKS(METHOD)                                                                                        \
     METHOD(_prepare, "device")                                   /* the Spec of a device */                                 \
     METHOD(_plan_of, "device, row")                              /* the Plan of a row */                                    \
