@@ -1,4 +1,7 @@
-"""Executor that compiles variants on the workers of a scheduler, and ends as a pool on one machine would."""
+"""Executor that compiles variants on the workers of a scheduler, and ends as a pool on one machine would.
+
+A build submits one variant at a time (`job_runner.Job`); a job of a worker holds several.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ __all__ = ["RemoteExecutor"]
 
 
 class RemoteExecutor(job_runner.JobExecutor):
-    """Executor of whole jobs of the farm on remote workers.
+    """Executor that compiles the variants of a build on remote workers.
 
     Args:
         connect: opens a connection to the scheduler.
@@ -30,12 +33,12 @@ class RemoteExecutor(job_runner.JobExecutor):
         self._loop.start()
 
     def expect(self, archs: Sequence[str]) -> None:
-        """Name the archs of the jobs that follow. Call before the first job; workers are used from then on."""
+        """Name the archs of the variants that follow. Call before the first variant; workers are used from then on."""
         self._loop.expect(tuple(archs))
 
     @property
     def ahead(self) -> int:
-        """Number of variants to hand in at the same time so that no worker waits."""
+        """Number of variants to submit at the same time so that no worker waits."""
         return self._loop.ahead
 
     @property
@@ -45,11 +48,11 @@ class RemoteExecutor(job_runner.JobExecutor):
 
     @property
     def jobs_sent(self) -> int:
-        """Number of jobs sent so far, copies included."""
+        """Number of jobs sent to workers so far, copies included."""
         return self._loop.jobs_sent
 
     def submit_job(self, job: job_runner.Job, following: int) -> Future[job_runner.Sealed]:
-        """Queue a job of the farm and return its future; `following` is the number of jobs that come after it."""
+        """Queue a variant and return the future of its image; `following` is the number of variants that come after it."""
         return self._loop.put(job, following)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
