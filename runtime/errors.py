@@ -17,7 +17,7 @@
     +-- KernelNotFoundError  (LookupError)   no bundle holds the kernel
     +-- NoMatchingVariantError (LookupError) no variant of the kernel matches the call
     +-- ArgumentError        (TypeError)     the kernel cannot take an argument
-    +-- DriverError          (RuntimeError)  a CUDA driver call failed
+    +-- DriverError          (RuntimeError)  a call of the GPU's driver failed
     +-- FakeValueError       (RuntimeError)  a program on a simulated GPU asked for what only a real one computes
 
 Messages give the expected value, the found one and the place, in lower case. These facts are attributes too, and every error can be
@@ -272,12 +272,12 @@ class ArgumentError(NojitError, TypeError):
 
 
 class DriverError(NojitError, RuntimeError):
-    """A CUDA driver call failed.
+    """A call of the GPU's driver failed.
 
     Attributes:
-        call: function of ``cuda.h``, such as ``cuLaunchKernel``.
-        code: its ``CUresult``.
-        name: name of the code, such as ``CUDA_ERROR_OUT_OF_MEMORY``.
+        call: function of the driver, such as ``cuLaunchKernel`` or ``hipModuleLaunchKernel``.
+        code: its ``CUresult`` or ``hipError_t``.
+        name: name of the code, such as ``CUDA_ERROR_OUT_OF_MEMORY`` or ``hipErrorOutOfMemory``.
     """
 
     def __init__(self, call: str, code: int, name: str, *, what: str = "", where: str = "") -> None:

@@ -78,7 +78,7 @@ class Kernel(FirstCalls):
         NoMatchingVariantError: on a call, if no variant matches; the error says why, and what to build. With ``NOJIT_MISS``,
             Triton's JIT runs the call instead, if it can (`nojit.runtime.fallback`).
         BundleError: at a variant's first launch, if its image differs from the one that was built.
-        DriverError: the CUDA driver reports an error.
+        DriverError: the GPU's driver reports an error.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Kernel(FirstCalls):
             ArgumentError: the kernel cannot take an argument.
             NoMatchingVariantError: no variant matches.
             BundleError: the image differs from the one that was built.
-            DriverError: the CUDA driver reports an error.
+            DriverError: the GPU's driver reports an error.
         """
         from nojit.runtime.call.bound_call import is_dtype, placeholder
 

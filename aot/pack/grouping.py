@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 __all__ = ["group_alike"]
 
-# machine instructions are 16 bytes long
+# NVIDIA's machine instructions are 16 bytes long; AMD's are shorter, so one hash covers several
 _INSTRUCTION_BYTES = 16
 # a sketch is the set of an image's smallest hashes of instructions (MinHash): at most this many
 _SKETCH = 256
