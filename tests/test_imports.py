@@ -83,7 +83,7 @@ AOT = {
     "draft": {"manifest", "plan", "recorded_builds"},
     "pack": {"manifest", "variants"},
     "provenance": {"compile"},
-    "inspect": {"backends", "plan", "provenance", "variants"},
+    "inspect": {"backends", "cache", "plan", "provenance", "variants"},
     "pipeline": {"backends", "cache", "manifest", "variants", "plan", "compile", "pack", "provenance", "inspect"},
     "signing": {"backends", "cache", "plan", "compile", "provenance", "inspect", "pipeline", "recorded_builds"},
     "wheel": {"backends", "manifest", "compile", "inspect", "signing"},

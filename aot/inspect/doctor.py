@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 from pathlib import Path
 from typing import NoReturn
 
+from nojit.aot.cache.entry import entry_key
 from nojit.aot.inspect.device_choice import BundleState, driver_for, taken
 from nojit.aot.inspect.wheel_file import PROVENANCE
 from nojit.aot.provenance.statement import expiry_of
@@ -327,7 +328,7 @@ def examine_cache(folder: Path) -> CacheState:
 
 def _entry_sizes(folder: Path) -> Iterator[int]:
     for entry in folder.glob("??/*"):
-        if len(entry.name) == 62:
+        if entry_key(f"{entry.parent.name}/{entry.name}") is not None:
             try:
                 yield entry.stat().st_size
             except OSError:

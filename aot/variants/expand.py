@@ -147,8 +147,8 @@ class Expander:
                 if seen.is_new(variant, point) and (profile == "full" or self.in_core(variant, names)):
                     variants.append(variant)
                     check_size(len(variants), self.spec, self.where, self._configs)
-            unserved = built or (self._dropped_config and left_out == excluded)
-            if unserved and not point.reason and (self._partly_derived or 0 not in missing.values()):
+            must_be_complete = built or (self._dropped_config and left_out == excluded)
+            if must_be_complete and not point.reason and (self._partly_derived or 0 not in missing.values()):
                 self._refuse_incomplete(point)
             if self.spec.point and not built and left_out == excluded:
                 self._check_built(point)
