@@ -1,1 +1,1 @@
-"""The expression language: parser, programs, values."""
+"""The expression language: programs, which the engine's parser makes, and values."""
