@@ -19,7 +19,7 @@ __all__ = ["grid_error", "make_plan", "read_row"]
 
 
 class _Label(Record):
-    """Names a variant in errors: put into words when there is one."""
+    """Name of a variant in errors; reads the table only if there is an error."""
 
     table: KernelTable
     row: int
@@ -30,34 +30,34 @@ class _Label(Record):
 
 
 def read_row(bundle: ArchBundle, table: KernelTable, row: int, *, arguments: int, ids: _core.Ids) -> _core.Row:
-    """Have the engine read and check what a row says to a plan.
+    """Return a row as plans need it, read and checked by the engine.
 
     Args:
-        bundle: where the row's image is.
-        table: the kernel's variants there.
-        row: one of them.
-        arguments: how many a call has, params and options together.
+        bundle: the bundle with the row's image.
+        table: the kernel's variants in this bundle.
+        row: number of the variant in `table`.
+        arguments: number of a call's params and options together.
         ids: gets every value that a program of the grid can hold.
 
     Raises:
-        BundleError: it is not what was built, or more than the engine takes.
+        BundleError: the row is malformed, or exceeds a limit of the engine.
     """
     return _core.Row(table.handle(), row, ids, bundle.arch, arguments, bundle.where(table.kernel))
 
 
 def make_plan(bundle: ArchBundle, table: KernelTable, row: int, device: int, read: _core.Row) -> _core.Plan:
-    """Load a row's image for a device, and make its plan.
+    """Load a row's image on a device, and return its plan.
 
     Args:
-        bundle: where the image is.
-        table: the kernel's variants there.
-        row: one of them.
-        device: the ordinal.
-        read: what `read_row` returns for it.
+        bundle: the bundle with the image.
+        table: the kernel's variants in this bundle.
+        row: number of the variant in `table`.
+        device: ordinal of the device.
+        read: the row, of `read_row`.
 
     Raises:
-        BundleError: the image, or what the table says of it, is not what was built, or more than the engine takes.
-        DriverError: the driver refuses it.
+        BundleError: the image or its entry in the table differs from the build's, or exceeds a limit of the engine.
+        DriverError: the driver refuses the image.
     """
     function = bundle.images.function(table, row, device, read)
     try:
