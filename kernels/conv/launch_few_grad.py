@@ -35,6 +35,8 @@ __all__ = ["is_few_grad", "launch_few_grad"]
 KERNEL: Final = "conv_few_grad"
 NARROW: Final = 16
 """The kernel is faster up to this many channels of the result; others must fill vectors."""
+CLASSES: Final = 4096
+"""The most classes: a stride longer than the image has empty ones, which cost programs all the same."""
 PRODUCTS: Final = 700_000_000
 """The most products, for each class, of a sum with more channels for which one launch is faster than those of other kernels."""
 
@@ -46,6 +48,9 @@ def is_few_grad(sums: Sequence[Sum]) -> bool:
     if sums[0].n_len <= NARROW:
         return True
     if all(one.sweep.is_pointwise for one in sums) or not (sums[0].is_part or is_few(sums[0])):
+        return False
+    # the batch counts among the positions
+    if library.is_batch_invariant():
         return False
     return sum(one.positions * one.depth * one.n_len for one in sums) <= PRODUCTS * len(sums)
 
@@ -77,6 +82,8 @@ def _runs(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
     if not (is_half_image(grad) and grad.shape[1] % VECTOR == 0 and is_described(grad) and has_adjacent_channels(out)):
         return False
     if any(mul > 1 and step > 1 for mul, step in zip(forward.mul, forward.step, strict=True)):
+        return False
+    if math.prod(forward.mul) > CLASSES:
         return False
     _, _, _, down, across = strides_of(grad)
     reach = (

@@ -513,6 +513,23 @@ def test_input_gradients_of_few_channels_are_whole_where_the_batch_must_not_matt
     assert "bmm_merge" not in launched
 
 
+def test_the_batch_does_not_choose_the_kernel_of_an_input_gradient_where_it_must_not_matter(launched, monkeypatch):
+    monkeypatch.setattr(launch_few_grad, "PRODUCTS", 40_000)
+    monkeypatch.setattr(library, "is_batch_invariant", lambda: True)
+    x, w, bias = few((4, 24, 6, 7), 24, (3, 3), torch.float16, "channels")
+    words = {"padding": 1, "stride": 2}
+    together = grads_by_input([x, w, bias], words)
+    assert torch.equal(together[1:2], grads_by_input([x[1:2], w, bias], words))
+    # one image has few enough products, and four have too many
+    assert "conv_few_grad" not in launched
+
+
+def test_strides_with_thousands_of_empty_classes_run_on_other_kernels(launched):
+    x, w, bias = few((1, 8, 8, 8), 8, (3, 3), torch.float16, "channels")
+    grads_by_input([x, w, bias], {"padding": 1, "stride": 100})
+    assert "conv_few_grad" not in launched
+
+
 @pytest.mark.parametrize(
     ("shape", "channels", "words"),
     [
