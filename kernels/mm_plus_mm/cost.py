@@ -10,7 +10,7 @@ from typing import Final
 
 from nojit.kernels.bmm.cost import ELEMENT_BYTES, STEP, TILES, Schedule, fastest_sums
 from nojit.kernels.products.matrices import Mapped
-from nojit.kernels.products.splits import TILE, copied_rows
+from nojit.kernels.products.splits import TILE, copied_rows, padded_width
 from nojit.kernels.products.tile_costs import BYTES_PER_NS, MOST_SUMS, Tile, Work
 
 __all__ = ["FIXED", "schedules_of"]
@@ -48,7 +48,7 @@ def schedules_of(
         return (whole,)
     (first_time, first), (second_time, second) = map(fastest_sums, works)
     is_faster = first_time + second_time + MERGE_NS < time
-    fits = (first.parts + second.parts) * rows * cols <= MOST_SUMS
+    fits = (first.parts + second.parts) * rows * padded_width(cols) <= MOST_SUMS
     return (first, second) if is_faster and fits else (whole,)
 
 

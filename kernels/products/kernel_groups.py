@@ -1,8 +1,8 @@
 """Device functions that find the group of a tile: a cursor over the groups that only moves forward.
 
 A cursor has five numbers: the tile, its group, the number of tiles of all groups before that, the group's first row, and
-its end. Tiles are numbered group by group; program p computes tiles p, p + programs, and so on. The end of each group is in `offs_ptr`, int32; ends out of order and past the last row are
-clamped, so that no tile reaches past the result.
+its end. Tiles are numbered group by group; program p computes tiles p, p + programs, and so on. The end of each group is
+in `offs_ptr`, int32; ends out of order and past the last row are clamped, so that no tile reaches past the result.
 """
 
 import triton
