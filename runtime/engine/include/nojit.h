@@ -207,7 +207,7 @@ typedef struct nj_tensor_descriptor {
 
 #define NJ_TENSOR_DESCRIPTOR_INIT {sizeof(nj_tensor_descriptor), 0, NJ_DTYPE_NONE, 0, {0}, {0}, {0}, {0}, {0}, 0, 0, {0}}
 
-/* What an argument is. */
+/* Kind of an argument. */
 typedef enum nj_arg_kind {
     NJ_ARG_DEFAULT = 0, /* not passed: the param's default, or the keyword of its name */
     NJ_ARG_NONE = 1,    /* None */
@@ -245,7 +245,7 @@ typedef struct nj_keyword {
     nj_arg value;
 } nj_keyword;
 
-/* What a kernel is called with, as `kernel[grid](*args, **keywords)` in Python: params by place, and params, constexprs and options
+/* The arguments of a call, as in `kernel[grid](*args, **keywords)` in Python: params by place, and params, constexprs and options
  * by name. Both arrays are yours, and live until the function returns; they may be NULL if their count is 0. */
 typedef struct nj_call {
     const nj_arg *args; /* of param 0, 1, ... */
@@ -366,7 +366,7 @@ typedef void *nj_stream;
 /* A device is its ordinal in the driver, from 0 to 63. This stands for the current device, or for device 0 if there is none. */
 #define NJ_CURRENT_DEVICE (-1)
 
-/* What `nj_options.verify` judges. Ends with the callback. */
+/* Argument of `nj_options.verify`. Valid until the callback returns. */
 typedef struct nj_claim {
     size_t size;
     const char *path;          /* of the bundle; NULL for one in memory */
@@ -375,14 +375,14 @@ typedef struct nj_claim {
     size_t statement_bytes;
 } nj_claim;
 
-/* What took time. */
+/* Kind of a timed event. */
 typedef enum nj_event_kind {
     NJ_EVENT_OPEN = 1, /* a bundle was opened */
     NJ_EVENT_LOAD = 2, /* the image of a variant was loaded into the driver */
     NJ_EVENT_PLAN = 3, /* the plan of a variant was made for a device, NJ_EVENT_LOAD included */
 } nj_event_kind;
 
-/* What `nj_options.log` learns. Ends with the callback. */
+/* Argument of `nj_options.log`: a timed event. Valid until the callback returns. */
 typedef struct nj_event {
     size_t size;
     nj_event_kind kind;
@@ -422,8 +422,8 @@ typedef struct nj_options {
      * Default: the default stream. */
     nj_stream (*find_stream)(void *user, int device);
 
-    /* Learns what took time.
-     * Default: nothing is told. */
+    /* Called after each timed event.
+     * Default: none. */
     void (*log)(void *user, const nj_event *event);
 } nj_options;
 
@@ -575,8 +575,8 @@ typedef struct nj_launch_setup {
 /* Selects the variant for a call and enqueues it, as `kernel[grid](*args, **keywords)` does in Python.
  *
  * The first call of a specialization selects the variant and loads its image. Each later call takes no lock, opens nothing, and
- * allocates nothing but the scratch memory that some kernels need. The exception are tensor descriptors: the plan encodes each new one,
- * under a lock and in memory that it keeps. A specialization is what decides the variant: the arguments' types, whether they are 1 or
+ * allocates nothing but the scratch memory that some kernels need. Tensor descriptors are the exception: the plan encodes each new
+ * one, under a lock and in memory that it keeps. A specialization is what decides the variant: the arguments' types, whether they are 1 or
  * multiples of 16, constexprs, options, and what the bundle's conditions and tuning make of the values. A kernel keeps 65,536 of them
  * for each device; calls of any other select anew.
  *
@@ -611,7 +611,7 @@ typedef struct nj_plan_info {
  *   Errors    ARGUMENT: info->size */
 NJ_API nj_code nj_plan_about(const nj_plan *plan, nj_plan_info *info, nj_error *error);
 
-/* What one entry of `values` of nj_plan_launch points to. */
+/* Description of one entry of `values` of nj_plan_launch. */
 typedef struct nj_plan_value_info {
     size_t size;
     const char *name; /* of a param, or of a member of a tuple: "x.1" */
@@ -657,7 +657,7 @@ typedef enum nj_reason_code {
     NJ_REASON_DERIVED = 6,   /* it was compiled for another value of a derived constexpr */
 } nj_reason_code;
 
-/* What a visitor learns of one variant. Ends with its call. */
+/* Argument of a visitor: one variant, and why it serves the call or not. Valid until the visitor returns. */
 typedef struct nj_reason {
     size_t size;
     nj_reason_code code;

@@ -8,7 +8,7 @@
 //     nojit::plan plan = add.prepare({}, x, y, out, n);
 //     plan.launch(stream, x, y, out, n);
 //
-// The comments in nojit.h hold here, too. Functions throw nojit::error where those of nojit.h return a code; those that are noexcept
+// The comments in nojit.h hold here, too. Functions throw nojit::error where those of nojit.h return a code or NULL; those that are noexcept
 // cannot fail. A bundle closes itself, and can be moved but not copied; after a move, only assign to it or destroy it. Kernels, plans and
 // everything that a function returns are views of the bundle, as cheap to copy as a pointer (a plan: as a shared_ptr), and end with it.
 #ifndef NOJIT_HPP
@@ -32,13 +32,13 @@ namespace nojit {
 // Why a function failed: what a function of nojit.h filled, or what this header found.
 class error : public std::runtime_error {
 public:
-    explicit error(const nj_error &found) : std::runtime_error(word(found)), found_(found) {}
+    explicit error(const nj_error &found) : std::runtime_error(text_of(found)), found_(found) {}
 
     [[nodiscard]] const nj_error &found() const noexcept { return found_; }
     [[nodiscard]] nj_code code() const noexcept { return found_.code; }
 
 private:
-    static std::string word(const nj_error &found)
+    static std::string text_of(const nj_error &found)
     {
         std::string text(nj_error_text(&found, nullptr, 0), ' ');
         nj_error_text(&found, &text[0], text.size() + 1);
@@ -333,18 +333,18 @@ public:
     // Selects the variant that serves the call and enqueues it.
     template <typename... Args> void operator()(const launch_setup &setup, const Args &...args) const
     {
-        const detail::call<sizeof...(args)> call(setup.keywords, args...);
+        const detail::call<sizeof...(args)> request(setup.keywords, args...);
         const nj_launch_setup given = {sizeof(nj_launch_setup), setup.stream, setup.grid.get(), setup.device, 0};
         nj_error found;
-        detail::check(nj_kernel_launch(it_, &call.it, &given, &found), found);
+        detail::check(nj_kernel_launch(it_, &request.it, &given, &found), found);
     }
 
     // Selects and loads the variant, and enqueues nothing.
     template <typename... Args> [[nodiscard]] plan prepare(const selection_setup &setup, const Args &...args) const
     {
-        const detail::call<sizeof...(args)> call(setup.keywords, args...);
+        const detail::call<sizeof...(args)> request(setup.keywords, args...);
         nj_error found;
-        return plan(detail::check(nj_kernel_prepare(it_, &call.it, setup.device, &found), found));
+        return plan(detail::check(nj_kernel_prepare(it_, &request.it, setup.device, &found), found));
     }
 
     // Calls `visit` with an nj_reason of each variant: whether it serves the call, and why not. Ends where `visit` throws.
@@ -365,9 +365,9 @@ public:
                 return it->thrown != nullptr;
             }
         } told{visit, nullptr};
-        const detail::call<sizeof...(args)> call(setup.keywords, args...);
+        const detail::call<sizeof...(args)> request(setup.keywords, args...);
         nj_error found;
-        detail::check(nj_kernel_explain(it_, &call.it, setup.device, visitor::call, &told, &found), found);
+        detail::check(nj_kernel_explain(it_, &request.it, setup.device, visitor::call, &told, &found), found);
         if (told.thrown != nullptr) {
             std::rethrow_exception(told.thrown);
         }
