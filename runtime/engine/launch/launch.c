@@ -64,8 +64,8 @@ static nj_outcome prepare_and_enqueue(void *facts)
 }
 
 /* Another library may have reset the device and retained its context again before we met the loss: what the driver then
- * refuses is a launch beyond limits that nobody has raised. Once more with the limits raised, if that can be it; a context
- * that is lost at this very moment is told as such. */
+ * refuses is a launch beyond limits that nobody has raised. This retries once with raised limits if the driver's code says so; a
+ * context that is lost at this very moment is told as such. */
 static __attribute__((noinline, cold)) nj_outcome enqueue_anew(enqueuing *facts, nj_outcome failed)
 {
     bool beyond = failed.code == CUDA_ERROR_INVALID_VALUE || failed.code == CUDA_ERROR_INVALID_CLUSTER_SIZE;

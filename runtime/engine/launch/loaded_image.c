@@ -8,18 +8,18 @@
 enum { BUCKETS = 1024, ANY_DEVICE = -1 };
 
 /* An image that the driver holds. */
-typedef struct library {
-    struct library *next; /* of its bucket */
+typedef struct loaded_image {
+    struct loaded_image *next; /* of its bucket */
     unsigned char group_sha256[NJ_SHA256_BYTES];
     uint64_t start; /* in its group */
     int device; /* that holds it; ANY_DEVICE where the driver puts it on all */
     CUlibrary handle;
     nj_function *functions; /* as they were asked for; each keeps what was raised for it */
-} library;
+} loaded_image;
 
 /* guards everything below; held while the driver loads an image, so that each is loaded once */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static library *buckets[BUCKETS];
+static loaded_image *buckets[BUCKETS];
 
 nj_image nj_image_of(const nj_reader *reader, const nj_image_bytes *bytes, const nj_expected_image *entry)
 {
@@ -62,11 +62,11 @@ static nj_outcome load_there(void *facts)
     return outcome;
 }
 
-static library *load_locked(const nj_image *image, const nj_device *device, nj_error *error)
+static loaded_image *load_locked(const nj_image *image, const nj_device *device, nj_error *error)
 {
     loading facts = {.image = image, .device = device};
-    /* before the driver loads: without memory nobody would know of the library */
-    library *made = calloc(1, sizeof *made);
+    /* before the driver loads: without memory nobody would know of the image */
+    loaded_image *made = calloc(1, sizeof *made);
     if (made == NULL) {
         nj_no_memory(error);
         return NULL;
@@ -82,17 +82,17 @@ static library *load_locked(const nj_image *image, const nj_device *device, nj_e
     return made;
 }
 
-static library *find_locked(const nj_image *image, const nj_device *device, bool *loaded, nj_error *error)
+static loaded_image *find_locked(const nj_image *image, const nj_device *device, bool *loaded, nj_error *error)
 {
     const unsigned char *sha256 = image->bytes.group_sha256;
-    library **bucket = &buckets[(sha256[0] << 8 | sha256[1]) % BUCKETS];
-    for (library *one = *bucket; one != NULL; one = one->next) {
+    loaded_image **bucket = &buckets[(sha256[0] << 8 | sha256[1]) % BUCKETS];
+    for (loaded_image *one = *bucket; one != NULL; one = one->next) {
         bool there = one->device == ANY_DEVICE || one->device == device->ordinal;
         if (there && one->start == image->bytes.start && memcmp(one->group_sha256, sha256, sizeof one->group_sha256) == 0) {
             return one;
         }
     }
-    library *made = load_locked(image, device, error);
+    loaded_image *made = load_locked(image, device, error);
     if (made != NULL) {
         made->next = *bucket;
         *bucket = made;
@@ -181,24 +181,24 @@ static void drop_function(nj_function *function)
     }
 }
 
-static nj_function *find_function_locked(library *library, nj_device *device, const nj_image *image, const nj_image_facts *facts,
+static nj_function *find_function_locked(loaded_image *held, nj_device *device, const nj_image *image, const nj_image_facts *facts,
                                          nj_error *error)
 {
-    for (nj_function *one = library->functions; one != NULL; one = one->next) {
+    for (nj_function *one = held->functions; one != NULL; one = one->next) {
         if (nj_span_is(image->entry.symbol, one->symbol)) {
             return one;
         }
     }
     nj_function *made = make_function(image->entry.symbol, facts->own_shared_bytes, error);
     bool good = made != NULL &&
-                nj_outcome_good(NJ_TRY(cuLibraryGetKernel, &made->handle, library->handle, made->symbol), error) &&
+                nj_outcome_good(NJ_TRY(cuLibraryGetKernel, &made->handle, held->handle, made->symbol), error) &&
                 check_params(made->handle, device, &facts->kernel, error);
     if (!good) {
         drop_function(made);
         return NULL;
     }
-    made->next = library->functions;
-    library->functions = made;
+    made->next = held->functions;
+    held->functions = made;
     return made;
 }
 
@@ -211,8 +211,8 @@ nj_function *nj_image_load(const nj_image *image, int ordinal, bool *loaded, nj_
         return NULL;
     }
     pthread_mutex_lock(&lock);
-    library *library = find_locked(image, device, loaded, error);
-    nj_function *function = library == NULL ? NULL : find_function_locked(library, device, image, &facts, error);
+    loaded_image *held = find_locked(image, device, loaded, error);
+    nj_function *function = held == NULL ? NULL : find_function_locked(held, device, image, &facts, error);
     pthread_mutex_unlock(&lock);
     return function;
 }

@@ -239,20 +239,20 @@ nj_verdict nj_match_open(nj_match *match, const nj_signatures *signatures, const
     if (!make_room(match)) {
         return NJ_NO_MEMORY;
     }
-    nj_verdict outcome = check_names(match, fault);
-    outcome = outcome == NJ_SERVED ? find_takers(match, fault) : outcome;
-    if (outcome == NJ_SERVED && !find_meant(match)) {
+    nj_verdict verdict = check_names(match, fault);
+    verdict = verdict == NJ_SERVED ? find_takers(match, fault) : verdict;
+    if (verdict == NJ_SERVED && !find_meant(match)) {
         return NJ_NO_MEMORY;
     }
-    outcome = outcome == NJ_SERVED ? find_wanted(match, fault) : outcome;
-    if (outcome == NJ_SERVED) {
+    verdict = verdict == NJ_SERVED ? find_wanted(match, fault) : verdict;
+    if (verdict == NJ_SERVED) {
         find_fitting(match);
-        outcome = check_untyped(match, fault);
+        verdict = check_untyped(match, fault);
     }
-    for (size_t place = 0; outcome == NJ_SERVED && place < nj_match_places(match); place++) {
+    for (size_t place = 0; verdict == NJ_SERVED && place < nj_match_places(match); place++) {
         match->sets |= nj_match_asks(match, place);
     }
-    return outcome;
+    return verdict;
 }
 
 void nj_match_close(nj_match *match)
