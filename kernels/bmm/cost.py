@@ -86,7 +86,7 @@ MOST_ROWS: Final = 1 << 30
 COPY_NS: Final = 3257
 """Time of the launch of a copy."""
 COPIED_PER_NS: Final = 2143
-"""Rate at which an operand is copied, in bytes."""
+"""Rate at which an operand is copied, in bytes per ns."""
 ELEMENT_BYTES: Final = 2
 SECTOR: Final = 16
 """Elements of a sector of memory."""

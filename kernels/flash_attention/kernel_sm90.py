@@ -280,12 +280,14 @@ def flash_attention_fwd_sm90_kernel(
     The TMA descriptors describe q [batch, heads, q_len, head_dim] in boxes [1, 1, 64, BLOCK_D], k [batch, heads //
     group, kv_len, head_dim] in boxes [1, 1, BLOCK_N, BLOCK_D], v [..., kv_len, v_dim] in boxes [1, 1, BLOCK_N,
     BLOCK_DV], and out [batch, heads, q_len, v_dim] in boxes [1, 1, 64, BLOCK_DV]; smaller head dimensions are padded.
-    Only the first `DEPTH` columns of queries and keys are multiplied: BLOCK_D, or 192 of 256. lse is None or contiguous fp32 [batch, heads, q_len]. `scale` is at least 0, and there is at least one key. With
-    `CAUSAL`, query m sees the keys up to m + `causal_offset`; a fully masked row gives 0 and lse -inf.
+    Only the first `DEPTH` columns of queries and keys are multiplied: BLOCK_D, or 192 of 256. lse is None or contiguous
+    fp32 [batch, heads, q_len]. `scale` is at least 0, and there is at least one key. With `CAUSAL`, query m sees the
+    keys up to m + `causal_offset`; a fully masked row gives 0 and lse -inf.
 
     `BLOCK_M` is 128 or 192. Shared memory holds `STAGES` tiles of keys and of values, and `Q_STAGES` tiles of queries
-    (2 to copy the next tile early). If `BLOCK_DV` is 256, `Q_STAGES` is 1, and results take the place of queries. `SPAN` is the number of keys of all heads that are processed at a time. With
-    `TURNS`, consumers take turns to start their products. Grid: any size in x.
+    (2 to copy the next tile early). If `BLOCK_DV` is 256, `Q_STAGES` is 1, and results take the place of queries. `SPAN`
+    is the number of keys of all heads that are processed at a time. With `TURNS`, consumers take turns to start their
+    products. Grid: any size in x.
 
     `programs`: number of programs, which the manifest's grid reads.
     """

@@ -49,7 +49,7 @@ class Decoding:
         return 1 if alone else self.sizes.group
 
     @property
-    def pairs(self) -> int:
+    def programs(self) -> int:
         """Number of programs for each split."""
         sizes = self.sizes
         rows, blocks = sizes.q_len * self.pack, 1
@@ -84,11 +84,11 @@ def splits_for(decoding: Decoding, *, alone: bool = False) -> int:
         decoding: the call.
         alone: choose as for one of the call's sequences, independently of the key blocks of the others.
     """
-    pairs, seen = decoding.pairs, decoding.seen
+    programs, seen = decoding.programs, decoding.seen
     if alone:
-        pairs //= max(decoding.sizes.batch, 1)
+        programs //= max(decoding.sizes.batch, 1)
         seen = decoding.sizes.kv_len if decoding.mask.words.mode == "bitmap" else seen
-    return splits_of(pairs, max(seen, KEYS), processors(decoding.q))
+    return splits_of(programs, max(seen, KEYS), processors(decoding.q))
 
 
 @cache

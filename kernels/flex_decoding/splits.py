@@ -29,22 +29,22 @@ def tile_height(rows: int) -> int:
     return next((height for height in _HEIGHTS if rows <= height), _HEIGHTS[-1])
 
 
-def splits_of(pairs: int, keys: int, processors: int) -> int:
+def splits_of(programs: int, keys: int, processors: int) -> int:
     """Choose the number of splits with the least modelled time.
 
     Args:
-        pairs: the number of programs without splits.
+        programs: the number of programs without splits.
         keys: the most keys that a row can see.
         processors: the number of SMs.
     """
     steps = -(-keys // KEYS)
     slots = AT_ONCE * processors
     # numbers of splits that fill the last wave
-    full = {min(wave * slots // max(pairs, 1), steps, MOST) for wave in range(1, WAVES + 1)}
-    return min(sorted({1, *full} - {0}), key=lambda splits: _cost(splits, pairs, steps, slots))
+    full = {min(wave * slots // max(programs, 1), steps, MOST) for wave in range(1, WAVES + 1)}
+    return min(sorted({1, *full} - {0}), key=lambda splits: _cost(splits, programs, steps, slots))
 
 
-def _cost(splits: int, pairs: int, steps: int, slots: int) -> int:
+def _cost(splits: int, programs: int, steps: int, slots: int) -> int:
     """Return the modelled time for a number of splits, in units of a step; `slots` programs run at a time."""
-    waves = -(-pairs * splits // slots)
+    waves = -(-programs * splits // slots)
     return waves * (-(-steps // splits) + START) + (MERGE if splits > 1 else 0)

@@ -572,16 +572,16 @@ def test_problems_say_what_launches_write(interpreter, problem):
 
 
 @given(st.integers(1, 5_000), st.integers(1, 1 << 20), st.sampled_from([1, 20, 108, 132, 148]))
-def test_splits_fill_waves_and_are_never_empty(pairs, keys, processors):
-    splits = splits_of(pairs, keys, processors)
+def test_splits_fill_waves_and_are_never_empty(programs, keys, processors):
+    splits = splits_of(programs, keys, processors)
     steps = -(-keys // KEYS)
     assert 1 <= splits <= min(steps, MOST)
-    if pairs >= 2 * WAVES * 2 * processors:
+    if programs >= 2 * WAVES * 2 * processors:
         assert splits == 1
-    if pairs <= processors and steps >= 16 * processors:
-        assert 2 * pairs * splits > processors, "most of the device would be idle"
+    if programs <= processors and steps >= 16 * processors:
+        assert 2 * programs * splits > processors, "most of the device would be idle"
 
 
-@pytest.mark.parametrize(("pairs", "keys", "splits"), [(16 * 8, 8192, 1), (64 * 8, 4096, 1), (8, 65536, 16)])
-def test_splits_of_what_speed_is_promised_for(pairs, keys, splits):
-    assert splits_of(pairs, keys, 132) == splits
+@pytest.mark.parametrize(("programs", "keys", "splits"), [(16 * 8, 8192, 1), (64 * 8, 4096, 1), (8, 65536, 16)])
+def test_splits_of_what_speed_is_promised_for(programs, keys, splits):
+    assert splits_of(programs, keys, 132) == splits
