@@ -40,7 +40,7 @@ bool py_same_word(PyObject *one, PyObject *other)
     return by_value && PyObject_RichCompareBool(one, other, Py_EQ) > 0;
 }
 
-/* Hashes the words behind the owner; false if there is one that can be changed, or whose equals are not known. */
+/* Hashes the words after the owner. Returns false if one is of a class that may be mutable or may compare in its own way. */
 static bool read_words(PyObject *const *words, Py_ssize_t count, py_call_key *key)
 {
     key->words = words;
@@ -66,7 +66,7 @@ int py_check_words(PyObject *const *words, Py_ssize_t count)
     return 0;
 }
 
-/* Writes down all of a tensor that may decide: 1, or 0 if it has too many dimensions. */
+/* Appends the facts of a tensor. Returns 1, or 0 if it has too many dimensions. */
 static int add_facts(const py_plain_tensor *tensor, py_call_key *key)
 {
     const DLTensor *view = &tensor->view;
@@ -80,7 +80,7 @@ static int add_facts(const py_plain_tensor *tensor, py_call_key *key)
     *to++ = (uint64_t)(uint32_t)view->device.device_type << 32 | (uint32_t)view->device.device_id;
     for (int32_t i = 0; i < view->ndim; i++) {
         *to++ = (uint64_t)view->shape[i];
-        /* without strides a tensor is contiguous */
+        /* in DLPack, NULL strides mean contiguous */
         *to++ = view->strides == NULL ? UINT64_MAX : (uint64_t)view->strides[i];
     }
     key->fact_count = (size_t)(to - key->facts);

@@ -1,4 +1,4 @@
-/* Memos: recipes of calls that were checked, by all that the checks looked at. */
+/* Memos: caches that map the key of a validated call of an operator to the recipe that replays it. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
@@ -17,12 +17,12 @@ typedef struct {
     py_plain *plain;
     PyObject *states;
     Py_ssize_t operand_count;
-    bool writes;      /* to the last operand, unless it is None */
-    uint32_t in_place; /* which of the others may be the very same tensor then */
+    bool writes;      /* true if a call writes to its last operand, unless that is None */
+    uint32_t in_place; /* bit i: operand i may be the same view as the output */
     py_recipe_store store; /* guarded by the GIL or the memo's lock */
 } memo;
 
-/* The recipe of a call, new; NULL if none is known. */
+/* Returns the recipe of a call as a new reference; NULL if the call is not cached. */
 static py_recipe *recall(memo *self, const py_call_key *key)
 {
     py_recipe *recipe = NULL;
@@ -36,7 +36,7 @@ static py_recipe *recall(memo *self, const py_call_key *key)
     return recipe;
 }
 
-/* Whether what a call writes is none of what it reads, but for what it may compute in place. */
+/* True if the output aliases no input, other than inputs that may be computed in place. */
 static bool writes_apart(const memo *self, PyObject *const *operands, const py_call_key *key)
 {
     Py_ssize_t last = self->operand_count - 1;
@@ -55,7 +55,7 @@ static bool writes_apart(const memo *self, PyObject *const *operands, const py_c
     return true;
 }
 
-/* What a call that fits makes, or None. */
+/* Replays a cached call. Returns its results, or None if the call is not cached or autograd has to record it. */
 static PyObject *follow(memo *self, PyObject *const *operands, const py_call_key *key)
 {
     int records = key->requires_grad ? py_plain_records(self->plain) : 0;
@@ -111,7 +111,7 @@ static PyObject *memo_remember(memo *self, PyObject *const *arguments, Py_ssize_
     before = *place;
     *place = made;
     PY_END_LOCKED();
-    /* what goes with it may be anything */
+    /* after the unlock, since the destructors of its objects may run any code */
     py_entry_drop(before);
     Py_RETURN_NONE;
 }
@@ -181,8 +181,8 @@ static PyObject *memo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-/* `memo_clear` drops the entries alone: what else is visited was there before the memo, so that another member of a cycle can change, and
- * drops its part. */
+/* `memo_clear` drops only the entries. `plain` and `states` are older than the memo, so a cycle through them also runs through a
+ * mutable object, and clearing that object breaks the cycle. */
 static int memo_traverse(memo *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
@@ -225,7 +225,7 @@ static PyMemberDef memo_members[] = {
 
 static PyType_Slot memo_slots[] = {
     {Py_tp_doc, (void *)PyDoc_STR("Memo(plain, states, operands, limit, writes=False, in_place=0)\n--\n\n"
-                                  "Makes calls whose like was remembered: memo(*operands, owner, *words); else None.")},
+                                  "Replay a cached call: memo(*operands, owner, *words). Return None if it is not cached.")},
     {Py_tp_new, memo_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_traverse, memo_traverse},

@@ -11,7 +11,7 @@
 
 PyTypeObject *py_plain_type;
 
-/* What frameworks call the devices; set once by `py_add_plain` under the import lock. */
+/* The frameworks' names of the devices. Set once by `py_add_plain` under the import lock. */
 static PyObject *cpu, *cuda;
 
 int py_states_check(PyObject *states)
@@ -55,7 +55,7 @@ int py_states_hold(PyObject *states)
     return 1;
 }
 
-/* The truth of a result, which it steals and which may be NULL: 1, 0, or -1 with an exception raised. */
+/* Returns the truth of a result: 1, 0, or -1 with an exception raised. Steals `result`, which may be NULL. */
 static int take_truth(PyObject *result)
 {
     if (result == Py_False) {
@@ -72,7 +72,7 @@ int py_plain_records(const py_plain *plain)
     return take_truth(PyObject_CallNoArgs(plain->grad_enabled));
 }
 
-/* The tensor's own view of its memory: 1, 0 if it has none, or -1 with an exception raised. */
+/* Gets the view of a tensor's memory from its framework. Returns 1, 0 if it has none, or -1 with an exception raised. */
 static int view(PyObject *object, DLTensor *out)
 {
     py_kind kind;
@@ -85,7 +85,7 @@ static int view(PyObject *object, DLTensor *out)
     }
     py_clear_view(out);
     if (api->dltensor_from_py_object_no_sync(object, out) != 0) {
-        /* sparse tensors, say, and those without memory */
+        /* the framework raises for sparse tensors and for tensors without memory */
         if (!PyErr_ExceptionMatches(PyExc_Exception)) {
             return -1;
         }
@@ -104,7 +104,7 @@ static bool is_of_class(const py_plain *plain, PyObject *object)
     return found;
 }
 
-/* Whether a tensor may have gradients: integers have none. */
+/* False for integers, which have no gradients. */
 static bool may_have_gradients(const DLTensor *view)
 {
     return view->dtype.code != kDLInt && view->dtype.code != kDLUInt;
@@ -135,12 +135,12 @@ int py_plain_read(const py_plain *plain, PyObject *object, py_plain_tensor *tens
     if (differentiated < 0) {
         return -1;
     }
-    /* of every dtype: torch makes lazy negations of all of them, and their memory holds the values times -1 */
+    /* every dtype needs the check: torch negates tensors of any dtype lazily, and then their memory holds the values times -1 */
     int negated = is_negated(plain, object);
     return negated < 0 ? -1 : !negated;
 }
 
-/* Whether a tensor lies on one of the devices: 1, 0, or -1 with an exception raised. */
+/* Returns 1 if a tensor lies on one of the devices, 0 if not, or -1 with an exception raised. */
 static int lies_on(PyObject *devices, const py_plain_tensor *tensor)
 {
     int32_t type = tensor->view.device.device_type;
@@ -148,7 +148,7 @@ static int lies_on(PyObject *devices, const py_plain_tensor *tensor)
     return name == NULL ? 0 : PySet_Contains(devices, name);
 }
 
-/* 1, 0, or -1 with an exception raised. */
+/* Returns 1 if all tensors are plain and on one of the devices, 0 if not, or -1 with an exception raised. */
 static int are_plain(const py_plain *self, PyObject *devices, PyObject *const *tensors, Py_ssize_t count)
 {
     int fits = py_states_hold(self->states);
@@ -182,7 +182,7 @@ static PyObject *plain_call(PyObject *self, PyObject *const *arguments, size_t p
     return fits < 0 ? NULL : PyBool_FromLong(fits);
 }
 
-/* Requires a tuple of classes: 0, or -1 with TypeError raised. */
+/* Requires a tuple of classes. Returns 0, or -1 with TypeError raised. */
 static int check_classes(PyObject *tensors)
 {
     bool right = PyTuple_Check(tensors);
@@ -252,7 +252,7 @@ static PyMemberDef plain_members[] = {
 
 static PyType_Slot plain_slots[] = {
     {Py_tp_doc, (void *)PyDoc_STR("Plain(tensors, requires_grad, is_negated, grad_enabled, states)\n--\n\n"
-                                  "Says of tensors whether nothing but a kernel has to see them.")},
+                                  "Tell whether a call may skip the framework's dispatcher: plain(devices, *tensors).")},
     {Py_tp_new, plain_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_traverse, plain_traverse},

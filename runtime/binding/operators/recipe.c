@@ -14,7 +14,7 @@ PyTypeObject *py_recipe_type;
 
 static PyObject *take_step(const py_step *step, PyObject *const *made, const py_seen *seen)
 {
-    /* the first is the callee's to write to */
+    /* PY_VECTORCALL_ARGUMENTS_OFFSET lets the callee write to the first element */
     PyObject *arguments[1 + PY_STEP_ARGUMENTS_MAX];
     Py_ssize_t count = PyTuple_GET_SIZE(step->arguments);
     Py_ssize_t named = step->names == NULL ? 0 : PyTuple_GET_SIZE(step->names);
@@ -84,7 +84,7 @@ static PyObject *recipe_call(PyObject *self, PyObject *const *arguments, size_t 
     return py_recipe_follow(recipe, arguments, NULL);
 }
 
-/* An index below `limit`; -1 with an exception raised if it is none. */
+/* Reads an index. Returns -1 with an exception raised if it is no int from 0 to `limit` - 1. */
 static Py_ssize_t read_index(PyObject *object, Py_ssize_t limit)
 {
     Py_ssize_t index = PyLong_Check(object) ? PyLong_AsSsize_t(object) : -1;
@@ -121,7 +121,7 @@ static int read_places(PyObject *places, Py_ssize_t made, py_step *step)
     return 0;
 }
 
-/* Whether the last arguments have names. */
+/* True if all names are str, and there are no more names than arguments. */
 static bool names_fit(PyObject *names, PyObject *arguments)
 {
     bool fit = PyTuple_GET_SIZE(names) <= PyTuple_GET_SIZE(arguments);
@@ -131,15 +131,15 @@ static bool names_fit(PyObject *names, PyObject *arguments)
     return fit;
 }
 
-/* Whether a kernel takes each of its params by name: one with `*args` gathers those that have no name. */
+/* True if a kernel takes each param by name or position alike. A kernel with `*args` gathers positional arguments instead. */
 static bool takes_names(const PyObject *kernel)
 {
     const py_signature *signature = &((const py_dispatcher *)kernel)->signature;
     return signature->names != NULL && signature->rest < 0;
 }
 
-/* The place of each argument of a launch once those that the kernel takes next stand before the ones by name. Returns the
- * number of arguments by position. */
+/* Computes the new index of each argument of a launch. A named argument becomes positional if every param before its own is given,
+ * too. Returns the number of positional arguments. */
 static Py_ssize_t find_positions(const py_step *step, uint16_t to[PY_STEP_ARGUMENTS_MAX])
 {
     const py_signature *signature = &((const py_dispatcher *)step->function)->signature;
@@ -162,7 +162,7 @@ static Py_ssize_t find_positions(const py_step *step, uint16_t to[PY_STEP_ARGUME
     return end;
 }
 
-/* Passes by position what a launch gives by name, as far as the order of the params allows, so that replays look up no names. */
+/* Makes named arguments of a launch positional, as far as the order of the params allows, so that replays look up no names. */
 static int pass_by_position(py_step *step)
 {
     uint16_t to[PY_STEP_ARGUMENTS_MAX];
@@ -303,7 +303,7 @@ static PyMemberDef recipe_members[] = {
 };
 
 static PyType_Slot recipe_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Recipe(operands, steps, results)\n--\n\nThe calls that an operator makes of operands.")},
+    {Py_tp_doc, (void *)PyDoc_STR("Recipe(operands, steps, results)\n--\n\nCalls of an operator on its operands, to be replayed.")},
     {Py_tp_new, recipe_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_traverse, recipe_traverse},

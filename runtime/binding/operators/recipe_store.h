@@ -1,5 +1,5 @@
-/* Recipes of calls by their keys: set-associative. A call's entry lies in one of as many places, which its hash gives: what is full
- * forgets, and nothing grows. Whoever calls locks. */
+/* A set-associative cache of recipes by call key. The hash of a key selects a set. The cache never grows: a full set evicts an entry.
+ * The caller holds the memo's lock. */
 #ifndef NOJIT_RECIPE_STORE_H
 #define NOJIT_RECIPE_STORE_H
 
@@ -11,29 +11,29 @@
 typedef struct {
     uint64_t hash;
     py_recipe *recipe;
-    bool used; /* since the last time that room was sought */
+    bool used; /* set by a hit, cleared when an eviction passes the entry over (clock algorithm) */
     Py_ssize_t word_count;
-    PyObject **words; /* behind the facts */
+    PyObject **words; /* owned; stored after the facts */
     size_t fact_count;
     uint64_t facts[];
 } py_entry;
 
 typedef struct {
     size_t set_count; /* a power of two */
-    unsigned int hand; /* goes round the places of a set */
-    py_entry **entries; /* PY_STORE_WAYS of each set; owned */
+    unsigned int hand; /* the clock's hand; all sets share it */
+    py_entry **entries; /* PY_STORE_WAYS slots for each set; owned */
 } py_recipe_store;
 
-/* The place of a call's entry; NULL if there is none. */
+/* Returns the slot of a call's entry; NULL if the call is not cached. */
 py_entry **py_store_find(const py_recipe_store *self, const py_call_key *key);
 
-/* A place for a new entry: that of the same call, an empty one, or of those that were not used lately the next. */
+/* Returns the slot for a new entry: the one that holds the same call, else an empty one, else the next that was not used lately. */
 py_entry **py_store_room(py_recipe_store *self, const py_call_key *key);
 
-/* Makes an entry; NULL with an exception raised. */
+/* Returns a new entry; NULL with an exception raised. */
 py_entry *py_entry_make(py_recipe *recipe, const py_call_key *key);
 
-/* Frees an entry, which may be NULL, without the lock: what goes with it may be anything. */
+/* Frees an entry, which may be NULL. Call it without the lock: the destructors of its objects may run any code. */
 void py_entry_drop(py_entry *entry);
 
 #endif
