@@ -30,7 +30,7 @@ int py_dispatcher_check(const py_dispatcher *self)
     return 0;
 }
 
-/* The grid that the bundle gives. What C cannot compute Python words. */
+/* Computes the grid that the bundle gives. Python words the error if the engine cannot compute it. */
 static int default_grid(py_dispatcher *self, const py_plan *plan, const py_call *call, int64_t grid[3])
 {
     if (plan->it.grid_count == 0) {
@@ -48,7 +48,7 @@ static int default_grid(py_dispatcher *self, const py_plan *plan, const py_call 
     return -1;
 }
 
-/* Binds a call, and says what its arguments are. */
+/* Binds the arguments of a call and classifies them. */
 static inline int read_call(py_dispatcher *self, const py_fixed *fixed, const py_seen *seen, PyObject *const *arguments,
                      size_t positional, PyObject *keywords, py_call *call)
 {
@@ -61,7 +61,7 @@ static inline int read_call(py_dispatcher *self, const py_fixed *fixed, const py
     return py_classify(&self->signature, (PyObject *)self, false, call);
 }
 
-/* Keeps what a launch ran. Not inline: most launches run what the last one did. */
+/* Stores the plan of a launch. Not inline: most launches run the same plan as the launch before. */
 static __attribute__((noinline)) void keep_last(py_dispatcher *self, py_plan *plan)
 {
     py_plan *before;
@@ -71,7 +71,7 @@ static __attribute__((noinline)) void keep_last(py_dispatcher *self, py_plan *pl
     Py_XDECREF((PyObject *)before);
 }
 
-/* What has a large frame is no part of what asks for room on the stack: the frame would be there before the answer is. */
+/* Keeps a function with a large stack frame out of line: inlined, its frame would be allocated before py_nest checks the stack. */
 #define LARGE __attribute__((noinline))
 
 static LARGE PyObject *launch(py_dispatcher *self, const py_launcher *launcher, const py_seen *seen,
@@ -112,16 +112,16 @@ PyObject *py_dispatcher_launch(py_dispatcher *self, const py_launcher *launcher,
     if (!py_nest()) {
         return NULL;
     }
-    PyObject *none = NULL;
+    PyObject *result = NULL;
     py_gathered gathered;
     if (self->signature.rest < 0 || self->signature.names == NULL) {
-        none = launch(self, launcher, seen, arguments, positional, keywords);
+        result = launch(self, launcher, seen, arguments, positional, keywords);
     } else if (py_gather(&self->signature, arguments, PyVectorcall_NARGS(positional), keywords, &gathered) == 0) {
-        none = launch(self, launcher, seen, gathered.values, (size_t)gathered.positional, gathered.keywords);
+        result = launch(self, launcher, seen, gathered.values, (size_t)gathered.positional, gathered.keywords);
         py_gathered_clear(&gathered);
     }
     py_unnest();
-    return none;
+    return result;
 }
 
 static PyObject *dispatcher_call(PyObject *self, PyObject *const *arguments, size_t positional, PyObject *keywords)
@@ -226,39 +226,39 @@ static LARGE PyObject *warm(py_dispatcher *self, PyObject *const *arguments, Py_
     return (PyObject *)plan;
 }
 
-/* Does something with the arguments of a call, `*args` gathered, as a call of a kernel would. */
+/* Calls `use` with the arguments of a call. Gathers `*args` first, as a launch does. */
 static PyObject *with_arguments(py_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords,
                                 PyObject *(*use)(py_dispatcher *, PyObject *const *, Py_ssize_t, PyObject *))
 {
     if (!py_nest()) {
         return NULL;
     }
-    PyObject *made = NULL;
+    PyObject *result = NULL;
     py_gathered gathered;
     if (self->signature.rest < 0 || self->signature.names == NULL) {
-        made = use(self, arguments, positional, keywords);
+        result = use(self, arguments, positional, keywords);
     } else if (py_gather(&self->signature, arguments, positional, keywords, &gathered) == 0) {
-        made = use(self, gathered.values, gathered.positional, gathered.keywords);
+        result = use(self, gathered.values, gathered.positional, gathered.keywords);
         py_gathered_clear(&gathered);
     }
     py_unnest();
-    return made;
+    return result;
 }
 
-/* (device or None, arguments, constexprs, options) of a call, tensors in host memory included. */
+/* Returns (device or None, (arguments, constexprs, options)) of a call. Accepts tensors in host memory. */
 static PyObject *dispatcher_facts(py_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords)
 {
     return with_arguments(self, arguments, positional, keywords, read_facts);
 }
 
-/* The plan of a call, found or made, with the tensor maps that it takes: its image is with the driver, and on the device
- * once `Kernel.warmup` loads it. */
+/* Returns the plan of a call, and encodes the call's tensor maps. The driver has the image then; `Kernel.warmup` puts it on the
+ * device. */
 static PyObject *dispatcher_warm(py_dispatcher *self, PyObject *const *arguments, Py_ssize_t positional, PyObject *keywords)
 {
     return with_arguments(self, arguments, positional, keywords, warm);
 }
 
-/* Up to Python 3.11 a class written in Python does not inherit the flag that makes calls of it fast. */
+/* Up to Python 3.11, a class written in Python does not inherit Py_TPFLAGS_HAVE_VECTORCALL. */
 static PyObject *dispatcher_init_subclass(PyObject *cls, PyObject *Py_UNUSED(none))
 {
     PyTypeObject *type = (PyTypeObject *)cls;
@@ -270,7 +270,7 @@ static PyObject *dispatcher_init_subclass(PyObject *cls, PyObject *Py_UNUSED(non
 
 static PyMethodDef dispatcher_methods[] = {
     {"_facts", (PyCFunction)(void (*)(void))dispatcher_facts, METH_FASTCALL | METH_KEYWORDS,
-     PyDoc_STR("Say what a call passes: (device or None, (arguments, constexprs, options)). Launches nothing.")},
+     PyDoc_STR("Return the facts of a call: (device or None, (arguments, constexprs, options)). Launches nothing.")},
     {"_warm", (PyCFunction)(void (*)(void))dispatcher_warm, METH_FASTCALL | METH_KEYWORDS,
      PyDoc_STR("Find the plan of a call. Launches nothing.")},
     {"bind", (PyCFunction)(void (*)(void))py_launcher_bind, METH_FASTCALL | METH_KEYWORDS,

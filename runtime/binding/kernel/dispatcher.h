@@ -1,4 +1,4 @@
-/* Kernels as Python calls them: `_core.Dispatcher`, the base of `Kernel`. */
+/* `_core.Dispatcher`: the callable base class of `Kernel`. */
 #ifndef NOJIT_DISPATCHER_H
 #define NOJIT_DISPATCHER_H
 
@@ -8,20 +8,20 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     py_signature signature; /* `names` is NULL until __init__ has run */
-    _Atomic(py_spec *) specs[NJ_DEVICES_MAX]; /* set once each */
-    _Atomic(py_plan *) last; /* what the last launch ran, owned; NULL before the first. Changed under the GIL or the kernel's lock */
+    _Atomic(py_spec *) specs[NJ_DEVICES_MAX]; /* owned; each is set once, by the first call on its device */
+    _Atomic(py_plan *) last; /* plan of the last launch, owned; NULL before the first. Guarded by the GIL or the kernel's lock */
 } py_dispatcher;
 
 struct py_launcher;
 
-/* 0, or -1 with RuntimeError raised if __init__ has not run. */
+/* Returns 0, or -1 with RuntimeError raised if __init__ has not run. */
 int py_dispatcher_check(const py_dispatcher *self);
 
-/* Whether calling an object is `py_dispatcher_launch` of it, without a launcher. */
+/* True if `object` is a kernel whose class does not override __call__, so that `py_dispatcher_launch` may replace the call. */
 bool py_dispatcher_is(PyObject *object);
 
-/* One call, from arguments to a kernel in the queue; `launcher` is NULL where the bundle gives the grid, and `seen` where no
- * tensor was just read. */
+/* Binds the arguments, finds the plan and enqueues the kernel. `launcher` is NULL if the bundle gives the grid. `seen` is NULL if the
+ * caller has read none of the tensors. */
 PyObject *py_dispatcher_launch(py_dispatcher *self, const struct py_launcher *launcher, const py_seen *seen,
                                PyObject *const *arguments, size_t positional, PyObject *keywords);
 

@@ -4,7 +4,7 @@
 #include "python/callbacks.h"
 #include "python/exceptions.h"
 
-/* What was given for a call, by name: new. */
+/* Returns a new dict of the objects that the call passes, by name. */
 static PyObject *given_of(const py_signature *signature, const py_call *call)
 {
     PyObject *given = PyDict_New();
@@ -19,7 +19,7 @@ static PyObject *given_of(const py_signature *signature, const py_call *call)
     return given;
 }
 
-/* The grid that a launcher has: a tuple or a callable, new; None stands for the bundle's. */
+/* Returns a launcher's grid as a new reference: a tuple, a callable, or None for the bundle's grid. */
 static PyObject *grid_of(const py_launcher *launcher)
 {
     if (launcher == NULL || launcher->kind == PY_GRID_OF_BUNDLE) {

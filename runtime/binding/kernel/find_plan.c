@@ -10,7 +10,7 @@
 #include "select/hint.h"
 #include "select/key.h"
 
-/* The spec of a device, borrowed; asks Python for it at the first call there. */
+/* Returns the spec of a device, borrowed. Asks Python for it at the first call on the device. */
 static py_spec *find_spec(py_dispatcher *self, int device)
 {
     if (device >= 0 && device < NJ_DEVICES_MAX) {
@@ -31,13 +31,13 @@ static py_spec *find_spec(py_dispatcher *self, int device)
     }
     py_spec *there = NULL;
     if (!atomic_compare_exchange_strong(&self->specs[device], &there, (py_spec *)spec)) {
-        Py_DECREF(spec); /* another thread was faster */
+        Py_DECREF(spec); /* another thread has stored its spec first */
         return there;
     }
     return (py_spec *)spec;
 }
 
-/* Asks Python for the plan of a row; has it say why nothing serves the call where there is none. */
+/* Asks Python for the plan of a row. If no row serves the call, asks Python to raise the reason. */
 static PyObject *ask_plan(py_dispatcher *self, const py_call *call, Py_ssize_t row)
 {
     if (row >= 0) {
@@ -52,7 +52,7 @@ static PyObject *ask_plan(py_dispatcher *self, const py_call *call, Py_ssize_t r
     return NULL;
 }
 
-/* Has Python note which hints a call just misses that a variant with more of them asks for: 0, or -1 with an exception raised. */
+/* Tells Python which hints of a variant with more hints the call just misses. Returns 0, or -1 with an exception raised. */
 static __attribute__((noinline, cold)) int note_hints(py_dispatcher *self, const py_spec *spec, const py_call *call,
                                                      size_t row, PyObject *plan)
 {
@@ -67,7 +67,7 @@ static __attribute__((noinline, cold)) int note_hints(py_dispatcher *self, const
     return none == NULL ? -1 : 0;
 }
 
-/* Finds the variant that serves a call, and makes its plan. */
+/* Selects the variant that serves a call and makes its plan. Returns a new reference. */
 static py_plan *resolve(py_dispatcher *self, const py_spec *spec, const py_call *call)
 {
     Py_ssize_t row = py_select_row((PyObject *)self, &self->signature, spec, call);
@@ -83,7 +83,7 @@ static py_plan *resolve(py_dispatcher *self, const py_spec *spec, const py_call 
     return (py_plan *)plan;
 }
 
-/* Adds a plan under a key, with a reference that the cache keeps: 0, or -1 with an exception raised. */
+/* Caches a plan under a key; the cache takes its own reference. Returns 0, or -1 with an exception raised. */
 static int publish(py_spec *spec, const nj_key *key, py_plan *plan)
 {
     bool published, taken = false;
@@ -99,18 +99,18 @@ static int publish(py_spec *spec, const nj_key *key, py_plan *plan)
     return published ? 0 : -1;
 }
 
-/* Makes the key of a call; false if no plan is kept for it. */
+/* Makes the key of a call. Returns false if the plan of such a call is not cached. */
 static inline bool make_key(const py_spec *spec, py_call *call, nj_key *key)
 {
     const nj_arguments arguments = {call->values, call->leaves, call->descriptors};
     return nj_spec_key(&spec->it, call->values, &arguments, key);
 }
 
-/* The plan for a call that has none, new. */
+/* Makes the plan of a call that has none in the cache. Returns a new reference. */
 static py_plan *make_plan(py_dispatcher *self, py_spec *spec, py_call *call, nj_key *key, bool cacheable)
 {
     if (!cacheable) {
-        /* a first call was read before its spec was made, which interned the constexprs that it knows */
+        /* making the spec interned the table's constexprs, and the first call was classified before that */
         if (py_classify_again(&self->signature, (PyObject *)self, call) < 0) {
             return NULL;
         }
@@ -138,7 +138,7 @@ py_plan *py_find_plan(py_dispatcher *self, py_call *call)
     if (plan != NULL) {
         return (py_plan *)Py_NewRef((PyObject *)plan);
     }
-    Py_INCREF(spec); /* what Python does may end in anything */
+    Py_INCREF(spec); /* Python code below may drop the kernel's reference */
     plan = make_plan(self, spec, call, &key, cacheable);
     Py_DECREF(spec);
     return plan;

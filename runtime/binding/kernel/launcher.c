@@ -12,7 +12,7 @@
 
 static PyTypeObject *launcher_type;
 
-/* `kernel[grid](...)` makes a launcher for each call and drops it: one that has no more use is kept for the next. */
+/* A freed launcher, kept for reuse: each `kernel[grid](...)` makes a launcher and drops it. */
 #ifndef Py_GIL_DISABLED
 static py_launcher *spare;
 #endif
@@ -79,7 +79,7 @@ PyObject *py_launcher_subscript(py_dispatcher *kernel, PyObject *grid)
     return (PyObject *)self;
 }
 
-/* Keeps the arguments that every call passes, each by its place. */
+/* Stores the bound arguments, each with its index in `py_call.objects`. */
 static int keep(py_dispatcher *kernel, PyObject *const *values, PyObject *keywords, py_fixed *fixed)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(keywords);
@@ -158,7 +158,7 @@ static inline __attribute__((always_inline)) void drop(py_launcher *self)
 
 static void launcher_dealloc(py_launcher *self)
 {
-    if (self->fixed.count == 0 && self->callable == NULL) { /* as `kernel[grid](...)` makes them */
+    if (self->fixed.count == 0 && self->callable == NULL) { /* the launcher of a `kernel[grid](...)` */
         PyObject_GC_UnTrack(self);
         drop(self);
         return;
@@ -174,7 +174,7 @@ static PyMemberDef launcher_members[] = {
 };
 
 static PyType_Slot launcher_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("A kernel with its grid, and what else is bound.")},
+    {Py_tp_doc, (void *)PyDoc_STR("A kernel with its grid and its bound arguments.")},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_traverse, launcher_traverse},
     {Py_tp_dealloc, launcher_dealloc},

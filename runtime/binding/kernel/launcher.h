@@ -1,4 +1,4 @@
-/* A kernel with its grid, and perhaps some of its arguments: what `kernel[grid]` and `kernel.bind` give. */
+/* Launchers: `kernel[grid]` and `kernel.bind` return a kernel with its grid and its bound arguments. */
 #ifndef NOJIT_LAUNCHER_H
 #define NOJIT_LAUNCHER_H
 
@@ -15,15 +15,15 @@ typedef struct py_launcher {
     vectorcallfunc vectorcall;
     py_dispatcher *kernel;
     py_grid_kind kind;
-    PyObject *callable; /* NULL but for PY_GRID_CALLABLE */
+    PyObject *callable; /* owned; NULL unless `kind` is PY_GRID_CALLABLE */
     int64_t grid[3];
     py_fixed fixed;
-    PyObject *served; /* the `Served` that made it, and the grid as it was given; NULL but for functions of Triton */
-    PyObject *asked;
+    PyObject *served; /* the `Served` that made the launcher, owned; NULL unless it is for a function of Triton */
+    PyObject *asked;  /* the caller's grid object, owned; NULL if `served` is */
 } py_launcher;
 
-/* A launcher without fixed arguments, which the garbage collector does not track yet; NULL with an exception raised. `grid` is NULL
- * for the bundle's. */
+/* Returns a new launcher without bound arguments, which the caller has to pass to PyObject_GC_Track; NULL with an exception raised.
+ * `grid` is NULL for the bundle's grid. */
 py_launcher *py_launcher_make(py_dispatcher *kernel, PyObject *grid);
 
 /* `kernel[grid]`. */

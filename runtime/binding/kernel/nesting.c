@@ -5,21 +5,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Hooks, allocators, grids and tensors are Python code, which can launch again. Python's own limit allows for more calls
- * than the stack holds of ours. */
+/* Limit of nested calls. Hooks, allocators, grid functions and tensors run Python code, which can launch again, and Python's own
+ * recursion limit allows more of these calls than the C stack holds. */
 #define NESTED_MAX 32
-/* What one of ours takes of it at most, with what the driver and Python put upon it. */
+/* Upper bound of the stack that one call takes, including the frames of the driver and of Python. */
 #define CALL_BYTES (128 * 1024)
-/* A first thread whose stack may grow to so much is not looked at before its calls nest. */
+/* A process's first thread skips the check of an outermost call if its stack may grow to this size. */
 #define AMPLE_BYTES (1024 * 1024)
 
 _Thread_local __attribute__((tls_model("initial-exec"))) int py_nested;
 _Thread_local __attribute__((tls_model("initial-exec"))) uintptr_t py_lowest_call = UINTPTR_MAX;
 
-/* Where this thread's stack ends; NULL until it was asked, which for a process's first thread takes reading a file. */
+/* Lowest address of this thread's stack; NULL until first needed, since glibc reads a file to find it for the first thread. */
 static _Thread_local char *stack_end;
 
-/* What is left of this thread's stack, in bytes; SIZE_MAX if the platform does not say. */
+/* Returns the bytes that are left on this thread's stack; SIZE_MAX if the platform does not say. */
 static size_t stack_left(void)
 {
     pthread_attr_t attributes;

@@ -1,4 +1,4 @@
-/* Calls of kernels in calls of kernels: how many there are, and whether the thread's stack has room for one more. */
+/* Limits how deeply calls of kernels nest, by their number and by the room on the thread's stack. */
 #ifndef NOJIT_NESTING_H
 #define NOJIT_NESTING_H
 
@@ -7,19 +7,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How many calls of this thread are under way. */
+/* Number of calls in progress on this thread. */
 extern _Thread_local __attribute__((tls_model("initial-exec"))) int py_nested;
 
-/* Where the stack must not have come yet for a call that is in no other: all there is, until it was looked at. */
+/* Lowest stack address at which an outermost call skips py_has_room. UINTPTR_MAX until the thread's first call. */
 extern _Thread_local __attribute__((tls_model("initial-exec"))) uintptr_t py_lowest_call;
 
-/* Counts a call in another; false with RecursionError raised where there are too many. */
+/* Counts a nested call. Returns false with RecursionError raised if there are too many, or the stack has too little room. */
 bool py_nest_deeper(void);
 
-/* Looks at the stack of a thread at its first call, and wherever little is left; false with RecursionError raised. */
+/* Measures the thread's stack, at its first call and when little is left. Returns false with RecursionError raised if it is short. */
 bool py_has_room(void);
 
-/* Counts a call; false with RecursionError raised where there are too many. `py_unnest` when it ends. */
+/* Counts a call, until `py_unnest`. Returns false with RecursionError raised if there are too many, or the stack has too little room. */
 static inline bool py_nest(void)
 {
     if (py_nested > 0) {

@@ -1,4 +1,4 @@
-/* Kernels that stand for functions of Triton: `fn[grid](...)` launches from a bundle, and Python takes over what that cannot. */
+/* Kernels that replace functions of Triton: `fn[grid](...)` launches from a bundle, and Python handles calls that the bundle cannot. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
@@ -15,14 +15,14 @@
 typedef struct {
     PyObject_HEAD
     py_dispatcher *kernel;
-    PyObject *owner;   /* `_detour` makes calls that lists of `watched` ask for, `_recover` those that the kernel refuses */
-    PyObject *watched; /* a tuple of lists: while one has items, a call is `_detour`'s */
+    PyObject *owner;   /* handles other calls: `_detour` while `watched` has items, `_recover` if the kernel refuses */
+    PyObject *watched; /* tuple of lists, of Triton's hooks say; owned, as are all */
     py_atomic_count launches;
 } py_served;
 
 static PyTypeObject *served_type;
 
-/* Hands a call over to a method of the owner: `error` is its first argument, NULL for none. */
+/* Calls method(error, grid, args, kwargs) of the owner, without `error` if that is NULL. */
 static __attribute__((noinline, cold)) PyObject *hand_over(const py_served *self, PyObject *method, PyObject *error,
                                                            PyObject *grid, PyObject *const *arguments, Py_ssize_t count,
                                                            PyObject *keywords)
@@ -129,7 +129,7 @@ static int served_traverse(py_served *self, visitproc visit, void *arg)
 
 static int served_clear(py_served *self)
 {
-    /* the kernel and the lists stay: a launcher may be in use */
+    /* the kernel and the lists stay, since a launcher may still use them */
     Py_CLEAR(self->owner);
     return 0;
 }
@@ -152,18 +152,18 @@ static PyObject *served_launches(py_served *self, void *Py_UNUSED(closure))
 }
 
 static PyGetSetDef served_attributes[] = {
-    {"launches", (getter)served_launches, NULL, PyDoc_STR("How many calls were launched from the bundle."), NULL},
+    {"launches", (getter)served_launches, NULL, PyDoc_STR("Number of calls launched from the bundle."), NULL},
     {NULL},
 };
 
 static PyMemberDef served_members[] = {
     {"kernel", T_OBJECT, offsetof(py_served, kernel), READONLY, PyDoc_STR("The kernel of the bundle.")},
-    {"owner", T_OBJECT, offsetof(py_served, owner), READONLY, PyDoc_STR("What takes over other calls.")},
+    {"owner", T_OBJECT, offsetof(py_served, owner), READONLY, PyDoc_STR("Object that handles all other calls.")},
     {NULL},
 };
 
 static PyType_Slot served_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("A kernel that stands for a function of Triton: `served[grid](...)` launches it.")},
+    {Py_tp_doc, (void *)PyDoc_STR("A kernel that replaces a function of Triton: `served[grid](...)` launches it.")},
     {Py_tp_new, served_new},
     {Py_tp_traverse, served_traverse},
     {Py_tp_clear, served_clear},

@@ -1,4 +1,4 @@
-/* Kernels that stand for functions of Triton. */
+/* `_core.Served`: kernels that replace functions of Triton. */
 #ifndef NOJIT_SERVED_H
 #define NOJIT_SERVED_H
 

@@ -1,4 +1,4 @@
-/* `function[grid]` of functions of Triton that are served. */
+/* `function[grid]` for functions of Triton that kernels replace. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
@@ -9,12 +9,12 @@
 #include "python/attributes.h"
 #include "python/threads.h"
 
-/* `JITFunction.__getitem__`: a method in C, since a call of Python's would cost a tenth of a launch. */
+/* Replaces `JITFunction.__getitem__`. In C, since a Python method would cost a tenth of a launch. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *name; /* of the attribute with the function's `Served` */
-    PyObject *find; /* called with a function that has none */
+    PyObject *name; /* name of the attribute that holds the function's `Served`; interned */
+    PyObject *find; /* callable that returns the `Served` of a function without that attribute */
 } py_subscript;
 
 static PyObject *subscript_call(PyObject *object, PyObject *const *arguments, size_t positional, PyObject *keywords)
