@@ -5,8 +5,8 @@
 #include "python/callbacks.h"
 #include "python/exceptions.h"
 
-/* The index of `name` among params, options and "stream", -1 if it is none. Callers mostly keep to the order of the
- * function and write interned names, so that the first look from `start` on finds it. */
+/* Returns the index of `name` among params, options and "stream"; -1 if there is none. Callers mostly pass interned names in the
+ * function's order, so the first comparison from `start` on usually matches. */
 static Py_ssize_t find_name(const py_signature *signature, PyObject *name, Py_ssize_t start)
 {
     Py_ssize_t count = signature->name_count;
@@ -20,7 +20,7 @@ static Py_ssize_t find_name(const py_signature *signature, PyObject *name, Py_ss
             return i;
         }
     }
-    for (Py_ssize_t i = 0; i < count; i++) { /* a name made at run time */
+    for (Py_ssize_t i = 0; i < count; i++) { /* a name that is not interned */
         if (PyUnicode_Compare(signature->names[i], name) == 0) {
             return i;
         }

@@ -1,4 +1,4 @@
-/* One call: its arguments bound to the kernel's params, and what each of them is. */
+/* One call: the objects bound to the kernel's params, and the engine's value of each. */
 #ifndef NOJIT_BOUND_CALL_H
 #define NOJIT_BOUND_CALL_H
 
@@ -8,26 +8,26 @@
 #include "expr/arguments.h"
 
 typedef struct {
-    const py_seen *seen; /* NULL but where tensors were just read */
+    const py_seen *seen; /* tensors that the caller has read already; NULL if none */
     PyObject *owner; /* the kernel, borrowed */
-    PyObject *objects[NJ_ARGUMENTS_MAX + 1]; /* borrowed, NULL if not given; the last is the stream */
+    PyObject *objects[NJ_ARGUMENTS_MAX + 1]; /* borrowed; NULL if not given; the last is the stream */
     nj_value values[NJ_ARGUMENTS_MAX];
     uint16_t leaf_count;
     uint16_t descriptor_count;
-    nj_value leaves[NJ_LEAVES_MAX]; /* members of tuples; those of a tuple in a tuple follow it */
+    nj_value leaves[NJ_LEAVES_MAX]; /* members of tuples; the members of a nested tuple follow its own leaf */
     nj_descriptor descriptors[NJ_DESCRIPTORS_MAX];
-    int device;             /* of the tensors; PY_DEVICE_ANY if none says */
-    Py_ssize_t device_from; /* the param that said so */
-    const DLPackExchangeAPI *api; /* of the first tensor that has one */
-    void *stream; /* of the first array that says one; NULL if none does */
-    uint8_t origins; /* of all tensors that have no exchange API of their own: bits of py_origin */
+    int device;             /* ordinal of the tensors' device; PY_DEVICE_ANY if no tensor has one */
+    Py_ssize_t device_from; /* index of the param that set `device` */
+    const DLPackExchangeAPI *api; /* exchange API of the first tensor that has one; NULL if none */
+    void *stream; /* stream of the first array that names one; NULL if none does */
+    uint8_t origins; /* bits of py_origin, of all tensors whose type has no exchange API */
 } py_call;
 
-/* Objects that a bound kernel passes with every call, by their place in `objects`. */
+/* Bound arguments: the objects that a launcher passes with every call. */
 typedef struct {
     Py_ssize_t count;
     PyObject **objects; /* owned */
-    uint16_t *places;
+    uint16_t *places;   /* index of each in `py_call.objects`; owned */
 } py_fixed;
 
 #endif

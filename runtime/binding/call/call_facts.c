@@ -5,7 +5,7 @@
 
 static PyObject *argument_fact(const py_call *call, const nj_value *value, PyObject *object);
 
-/* ("tuple", "", its members' facts). */
+/* Returns ("tuple", "", facts of the members). */
 static PyObject *tuple_fact(const py_call *call, const nj_value *value, PyObject *object)
 {
     const nj_value *leaf = &call->leaves[nj_tuple_start(value)];
@@ -22,13 +22,13 @@ static PyObject *tuple_fact(const py_call *call, const nj_value *value, PyObject
     return facts == NULL ? NULL : Py_BuildValue("(ssN)", "tuple", "", facts);
 }
 
-/* ("descriptor", dtype, block shape). */
+/* Returns ("descriptor", dtype, block shape). */
 static PyObject *descriptor_fact(const nj_descriptor *descriptor)
 {
     return Py_BuildValue("(ssN)", "descriptor", nj_dtype_name(descriptor->base.dtype), py_tuple_of_numbers(descriptor->block, descriptor->rank));
 }
 
-/* (kind, dtype, value) of an argument, as `Kernel` reads it. */
+/* Returns (kind, dtype, value) of an argument, as `Kernel` reads it. */
 static PyObject *argument_fact(const py_call *call, const nj_value *value, PyObject *object)
 {
     switch (value->tag) {

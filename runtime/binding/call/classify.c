@@ -19,7 +19,7 @@ static bool is_numpy_bool(PyObject *object)
     return strcmp(type, "numpy.bool") == 0 || strcmp(type, "numpy.bool_") == 0;
 }
 
-/* A float of numpy's that is none of Python's: 0, or -1 with an exception raised. */
+/* Reads a numpy float whose class does not derive from float, such as float32. Returns 0, or -1 with an exception raised. */
 static int read_numpy_float(PyObject *object, nj_value *value)
 {
     PyObject *number = PyNumber_Float(object);
@@ -31,7 +31,7 @@ static int read_numpy_float(PyObject *object, nj_value *value)
     return 0;
 }
 
-/* Numbers of other makes: numpy's floats and bool, and whatever has __index__. What has not stays unknown. */
+/* Reads a number of another class: numpy's floats and bool, and objects with __index__. Leaves other objects unknown. */
 static int read_number(PyObject *object, nj_value *value)
 {
     if (PyFloat_Check(object)) {
@@ -47,7 +47,7 @@ static int read_number(PyObject *object, nj_value *value)
         return strncmp(Py_TYPE(object)->tp_name, "numpy.float", 11) == 0 ? read_numpy_float(object, value) : 0;
     }
     PyObject *number = PyNumber_Index(object);
-    if (number == NULL) { /* an array of several elements has __index__ too */
+    if (number == NULL) { /* an array of several elements has an __index__ that raises */
         if (!PyErr_ExceptionMatches(PyExc_TypeError)) {
             return -1;
         }
@@ -62,7 +62,7 @@ static int read_number(PyObject *object, nj_value *value)
 static int classify_value(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, py_call *call,
                           nj_value *value);
 
-/* Lays a tuple's members out in `leaves`. */
+/* Classifies a tuple's members into `call->leaves`. */
 static int classify_tuple(const py_signature *signature, Py_ssize_t at, PyObject *tuple, bool host_too, py_call *call,
                           nj_value *value)
 {
@@ -100,7 +100,7 @@ static int classify_descriptor(const py_signature *signature, Py_ssize_t at, PyO
     return py_join_device(signature, at, object, &base, host_too, call, &descriptor->base);
 }
 
-/* Asks the kernel what a value of a type unknown here stands for: (tag, bits). */
+/* Asks the kernel for the tag and the bits of a constexpr whose type C does not know. */
 static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
 {
     PyObject *pair = PyObject_CallMethodOneArg(owner, py_asked._constexpr_key, object);
@@ -112,14 +112,14 @@ static int ask_constexpr(PyObject *owner, PyObject *object, nj_value *value)
     return status;
 }
 
-/* Whether an object is a `triton.language.constexpr`, by its class's name: Triton itself may not be there. */
+/* True for a `triton.language.constexpr`. Compares the class's name, since Triton may not be installed. */
 static bool is_triton_constexpr(PyObject *object)
 {
     return strcmp(Py_TYPE(object)->tp_name, "constexpr") == 0 && PyObject_HasAttr(object, py_asked.value);
 }
 
-/* What is no number, tensor or tuple may be a constant that some variant was compiled with: a string, a dtype, a function. Not inline:
- * nearly no argument is one. */
+/* Classifies a constant that a variant may be compiled with: a string, a dtype or a function. Not inline: few arguments are
+ * constants. */
 static __attribute__((noinline)) int classify_constant(PyObject *owner, PyObject *object, nj_value *value)
 {
     if (ask_constexpr(owner, object, value) < 0) {
@@ -129,7 +129,7 @@ static __attribute__((noinline)) int classify_constant(PyObject *owner, PyObject
     return 0;
 }
 
-/* A `triton.language.constexpr`: what it holds. */
+/* Classifies the value that a `triton.language.constexpr` wraps. */
 static int classify_wrapped(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, py_call *call,
                             nj_value *value)
 {
@@ -137,7 +137,7 @@ static int classify_wrapped(const py_signature *signature, Py_ssize_t at, PyObje
     if (held == NULL) {
         return -1;
     }
-    /* members of a tuple would be looked for in the object itself */
+    /* as a whole, since `ask_again` could not find a tuple's members in the wrapper */
     int status = PyTuple_Check(held) || is_triton_constexpr(held)
                      ? classify_constant(call->owner, object, value)
                      : classify_value(signature, at, held, host_too, call, value);
@@ -145,7 +145,8 @@ static int classify_wrapped(const py_signature *signature, Py_ssize_t at, PyObje
     return status;
 }
 
-/* What is no tensor either. Not inline: nearly all are. */
+/* Classifies an object that is no tensor: a wrapped constexpr, a number of another class, or a constant. Not inline: few arguments get
+ * here. */
 static __attribute__((noinline)) int classify_rare(const py_signature *signature, Py_ssize_t at, PyObject *object,
                                                    bool host_too, py_call *call, nj_value *value)
 {
@@ -158,7 +159,7 @@ static __attribute__((noinline)) int classify_rare(const py_signature *signature
     return value->tag == NJ_TAG_UNKNOWN ? classify_constant(call->owner, object, value) : 0;
 }
 
-/* What is neither int, float, bool nor None by its exact type. */
+/* Classifies an object whose exact type is not int, float, bool or None. */
 static int classify_other(const py_signature *signature, Py_ssize_t at, PyObject *object, bool host_too, py_call *call,
                           nj_value *value)
 {
@@ -189,7 +190,7 @@ static int classify_other(const py_signature *signature, Py_ssize_t at, PyObject
     return status < 0 ? -1 : classify_rare(signature, at, object, host_too, call, value);
 }
 
-/* Inline in the loop over a call's arguments: most of them are decided here. */
+/* Inline in the loop over a call's arguments, since most arguments end here. */
 static inline __attribute__((always_inline)) int classify_common(const py_signature *signature, Py_ssize_t at, PyObject *object,
                                                                  bool host_too, py_call *call, nj_value *value)
 {
@@ -266,7 +267,7 @@ int py_classify(const py_signature *signature, PyObject *owner, bool host_too, p
     return 0;
 }
 
-/* Asks anew what constants an argument has. */
+/* Looks up the unknown constants of an argument again, including those in tuples. */
 static int ask_again(py_call *call, PyObject *object, nj_value *value)
 {
     if (value->tag == NJ_TAG_UNKNOWN) {

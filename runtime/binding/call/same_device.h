@@ -1,15 +1,15 @@
-/* The device of a call: all of its tensors lie on it, or where every device reaches them. */
+/* Requires that all tensors of a call lie on one device, or in memory that every device reaches. */
 #ifndef NOJIT_SAME_DEVICE_H
 #define NOJIT_SAME_DEVICE_H
 
 #include "call/bound_call.h"
 
-/* As `py_join_device`, for a tensor that does not lie where those before it do. */
+/* The slow path of `py_join_device`, for a tensor whose device differs from the call's device so far. */
 int py_join_other_device(const py_signature *signature, Py_ssize_t at, PyObject *object, const py_tensor *tensor,
                          bool host_too, py_call *call, nj_value *pointer);
 
-/* Notes the device, the framework and the stream of a tensor for the call: 0, or -1 with an exception raised where the tensor lies on
- * another device than those before it, or in memory that the device does not reach. */
+/* Adds a tensor's device, exchange API and stream to the call. Returns 0, or -1 with an exception raised if the tensor lies on another
+ * device than those before it, or in memory that the device does not reach. */
 static inline int py_join_device(const py_signature *signature, Py_ssize_t at, PyObject *object, const py_tensor *tensor,
                                  bool host_too, py_call *call, nj_value *pointer)
 {

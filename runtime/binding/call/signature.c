@@ -5,7 +5,7 @@
 
 #include "expr/arguments.h"
 
-/* One of `params`: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
+/* Reads one of `params`: see `py_signature_init`. */
 static int read_param(py_signature *signature, Py_ssize_t at, PyObject *param)
 {
     PyObject *name, *fallback = NULL;
@@ -43,8 +43,8 @@ static int read_names(py_signature *signature, PyObject *params, PyObject *optio
     return signature->names[signature->count] == NULL ? -1 : 0;
 }
 
-/* Requires each name once, since a keyword could stand for either of two; but a param may be called "stream", and is then
- * what the keyword means. */
+/* Requires distinct names, since a keyword has to match a single one. A param may be called "stream": then the keyword means that
+ * param. */
 static int check_names(py_signature *signature)
 {
     PyObject *met = PySet_New(NULL);

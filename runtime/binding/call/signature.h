@@ -1,4 +1,4 @@
-/* How a kernel is called: the names of its params and options. */
+/* The signature of a kernel: names of its params and options, and defaults. */
 #ifndef NOJIT_SIGNATURE_H
 #define NOJIT_SIGNATURE_H
 
@@ -8,22 +8,21 @@
 
 #include "values/py_constant_ids.h"
 
-/* How a kernel is called; the names are interned and owned. */
+/* A kernel's signature. It owns its objects; the names are interned. */
 typedef struct {
-    PyObject *kernel;       /* its name */
-    Py_ssize_t param_count; /* in the function's order, constexprs included */
-    Py_ssize_t count;       /* params, then options */
-    Py_ssize_t name_count;  /* of the names that keywords mean: without "stream" where a param is called so */
-    Py_ssize_t rest;        /* the param that takes the positional arguments that are left, `*args`; -1 for none */
-    PyObject **names;       /* `count` of them, each once, then "stream" */
-    PyObject **defaults;    /* of the params; NULL where there is none */
-    bool *constexprs;       /* which of the params are */
-    py_ids *ids;     /* of the strings that some variant or expression knows */
+    PyObject *kernel;       /* name of the kernel */
+    Py_ssize_t param_count; /* params, including constexprs */
+    Py_ssize_t count;       /* params and options */
+    Py_ssize_t name_count;  /* names that keywords can match: without the last, "stream", if a param has that name */
+    Py_ssize_t rest;        /* index of the param `*args`, which takes extra positional arguments; -1 if there is none */
+    PyObject **names;       /* distinct names of the params in the function's order, then of the options, then "stream" */
+    PyObject **defaults;    /* default of each param; NULL if it has none */
+    bool *constexprs;       /* true for each param that is a constexpr */
+    py_ids *ids;     /* ids of the constants in the kernel's variants and expressions */
 } py_signature;
 
-/* Reads names and defaults: 0, or -1 with an exception raised, ValueError where there are too many names or one is there
- * twice. `params` are (name, whether it is a constexpr), and a third, the default, where a runtime param has one: the empty tuple
- * for `*args`. */
+/* Reads names and defaults. Returns 0, or -1 with an exception raised: ValueError if there are too many names or one occurs twice. Each
+ * of `params` is (name, is_constexpr), or (name, is_constexpr, default) for a runtime param with a default. `*args` has the default (). */
 int py_signature_init(py_signature *signature, PyObject *kernel, PyObject *params, PyObject *options,
                       py_ids *ids);
 void py_signature_clear(py_signature *signature);

@@ -16,7 +16,7 @@ typedef struct {
     PyObject_HEAD
     py_dispatcher *kernel;
     PyObject *owner;   /* handles other calls: `_detour` while `watched` has items, `_recover` if the kernel refuses */
-    PyObject *watched; /* tuple of lists, of Triton's hooks say; owned, as are all */
+    PyObject *watched; /* tuple of lists, such as Triton's hooks */
     py_atomic_count launches;
 } py_served;
 
