@@ -35,7 +35,7 @@ static PyObject *tuple_or_none(PyObject *sequence)
     return sequence == Py_None ? Py_NewRef(sequence) : PySequence_Tuple(sequence);
 }
 
-/* A geometry, new; NULL with an exception raised. */
+/* Returns a new geometry; NULL with an exception raised. */
 static py_geometry *make_geometry(PyTypeObject *type, PyObject *shape, PyObject *strides, PyObject *box,
                                   PyObject *steps)
 {
@@ -135,7 +135,7 @@ static PyMemberDef geometry_members[] = {
 
 static PyType_Slot geometry_slots[] = {
     {Py_tp_doc, (void *)PyDoc_STR("Geometry(strides, shape, box=None, steps=None)\n--\n\n"
-                                  "Describes the tensors that it is called with.")},
+                                  "Describe a tensor: geometry(tensor) returns a Described.")},
     {Py_tp_new, geometry_new},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_dealloc, geometry_dealloc},
@@ -165,9 +165,9 @@ static PyGetSetDef described_attributes[] = {
 
 static PyType_Slot described_slots[] = {
     {Py_tp_doc, (void *)PyDoc_STR("Described(base, strides, shape=None, box=None, steps=None)\n--\n\n"
-                                  "A tensor as kernels over tensor maps take it, its blocks left to the kernel.\n\n"
-                                  "A box says how many elements of each dimension a copy takes instead of a block, as\n"
-                                  "many in all and as many of the last; steps say how far apart they lie.")},
+                                  "A tensor descriptor whose block shape the kernel's config chooses.\n\n"
+                                  "A box is the shape that a copy reads instead of the block: its size and its last\n"
+                                  "dimension equal the block's. Steps are the distances between its elements.")},
     {Py_tp_new, described_new},
     {Py_tp_traverse, described_traverse},
     {Py_tp_dealloc, described_dealloc},

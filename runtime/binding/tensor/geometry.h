@@ -1,4 +1,4 @@
-/* Tensors described to kernels over tensor maps, their blocks left to the kernel. */
+/* `_core.Described`: tensor descriptors without a block shape, which the kernel's config chooses. */
 #ifndef NOJIT_GEOMETRY_H
 #define NOJIT_GEOMETRY_H
 
@@ -6,15 +6,15 @@
 
 #include "expr/arguments.h"
 
-/* A shape with strides; called with a tensor, it describes it. */
+/* `_core.Geometry`: shape and strides of a descriptor. A call with a tensor returns the tensor's Described. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *shape;   /* tuple of ints */
-    PyObject *strides; /* likewise */
-    PyObject *box;     /* likewise, or None */
-    PyObject *steps;   /* likewise */
-    nj_descriptor numbers; /* all but the base */
+    PyObject *shape;   /* tuple of ints; owned, as are all */
+    PyObject *strides; /* tuple of ints, in elements */
+    PyObject *box;     /* tuple of ints, or None */
+    PyObject *steps;   /* tuple of ints, or None */
+    nj_descriptor numbers; /* the same for the engine; `base` is not set */
 } py_geometry;
 
 typedef struct {

@@ -11,12 +11,12 @@
 /* Set once by `py_add_kind_names` under the import lock. */
 static PyObject *exchange_api_name, *block_shape_name, *base_name, *data_ptr_name;
 
-/* Types that were met, in the order of their hash; NULL where there is none yet. Entries are added and never change, so
- * that threads need no lock to read them. A type in it is owned, so that no other can come to live at its address. */
+/* Hash table of known types, with linear probing; NULL marks a free slot. An entry never changes, so threads read it without a lock.
+ * The table owns its types, so that no new type is allocated at the address of a known one. */
 #define KNOWN_BITS 10
 #define KNOWN_MAX (1 << KNOWN_BITS)
 #define KNOWN_PROBES 8
-/* Tables of older versions that a framework may have behind the first. */
+/* Limit of the tables of other versions that a framework links by `prev_api`. */
 #define VERSIONS_MAX 16
 typedef struct {
     PyTypeObject *type;
@@ -26,7 +26,7 @@ typedef struct {
 
 static _Atomic(known_type *) known_types[KNOWN_MAX];
 
-/* Where a type is looked for first: types lie apart by round numbers of bytes, so that all bits of an address are mixed. */
+/* Returns the first slot to probe for a type. Mixes all bits of the address, since types are allocated at round addresses. */
 static inline size_t home_of(const PyTypeObject *type)
 {
     return (size_t)((uint64_t)(uintptr_t)type * UINT64_C(0x9e3779b97f4a7c15) >> (64 - KNOWN_BITS));
@@ -44,7 +44,8 @@ int py_add_kind_names(PyObject *Py_UNUSED(module))
     return py_intern(wanted);
 }
 
-/* The table of DLPack 1 that a type's capsule holds; NULL with an exception if it holds something else. */
+/* Finds the exchange API of DLPack 1 of a type; NULL if it has none. Returns 0, or -1 with an exception raised if the type's capsule is
+ * invalid. */
 static int find_exchange_api(PyTypeObject *type, const DLPackExchangeAPI **api)
 {
     *api = NULL;
@@ -83,7 +84,7 @@ int py_is_descriptor(PyObject *object)
     return found > 0 ? has_attribute(object, base_name) : found;
 }
 
-/* What kind of thing an object of a type not met before is. */
+/* Finds the kind of an object whose type is not in the table. */
 static int learn(PyObject *object, known_type *known)
 {
     known->type = Py_TYPE(object);
@@ -102,7 +103,7 @@ static int learn(PyObject *object, known_type *known)
     return found < 0 ? -1 : 0;
 }
 
-/* Whether another object of the type can be of another kind, though neither has a dict: 1, 0, or -1 with an exception. */
+/* Returns 1 if objects of the type can be of different kinds even without a dict, 0 if not, or -1 with an exception raised. */
 static int may_differ(const known_type *learnt)
 {
     if (learnt->kind == PY_KIND_EXCHANGE) {
@@ -111,11 +112,11 @@ static int may_differ(const known_type *learnt)
     if (learnt->type->tp_getattro != PyObject_GenericGetAttr) { /* a proxy, or a class with __getattr__ */
         return 1;
     }
-    /* slots can be left empty */
+    /* an object may leave a slot unset */
     return has_attribute((PyObject *)learnt->type, learnt->kind == PY_KIND_DESCRIPTOR ? data_ptr_name : block_shape_name);
 }
 
-/* Keeps what was learnt where there is room; another thread may have been faster. */
+/* Adds a type to the table, unless its slots are full or another thread has added it. */
 static void keep(const known_type *learnt)
 {
     known_type *made = PyMem_RawMalloc(sizeof *made);

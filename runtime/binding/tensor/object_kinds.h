@@ -1,4 +1,4 @@
-/* What kind of thing an argument is, by its type: worked out once for each type that is met, where its objects are alike. */
+/* Finds the kind of an argument. The kind is cached for each type whose objects are all of one kind. */
 #ifndef NOJIT_OBJECT_KINDS_H
 #define NOJIT_OBJECT_KINDS_H
 
@@ -9,14 +9,14 @@
 
 typedef enum {
     PY_KIND_OTHER,
-    PY_KIND_EXCHANGE, /* a tensor with the exchange API */
+    PY_KIND_EXCHANGE, /* a tensor whose type has the DLPack C exchange API */
     PY_KIND_DESCRIPTOR,
 } py_kind;
 
-/* What kind of thing an object is, by its type unless objects of that differ: 0, or -1 with an exception raised. */
+/* Gets the kind of an object, and the exchange API of its type, NULL if it has none. Returns 0, or -1 with an exception raised. */
 int py_kind_of(PyObject *object, py_kind *kind, const DLPackExchangeAPI **api);
 
-/* Whether this very object has what a descriptor has: 1, 0, or -1 with an exception raised. */
+/* Returns 1 if the object has a descriptor's attributes, 0 if not, or -1 with an exception raised. */
 int py_is_descriptor(PyObject *object);
 
 #endif

@@ -8,7 +8,8 @@ static uintptr_t address_of(const DLTensor *tensor)
     return (uintptr_t)tensor->data + tensor->byte_offset;
 }
 
-/* How far from its first element a tensor reaches, in elements: 1, 0 if it has none, -1 if no memory is that large. */
+/* Computes the lowest and the highest offset of a tensor from its first element, in elements. Returns 1, 0 if it has no elements, or -1
+ * if an offset overflows. */
 static int reach_of(const DLTensor *tensor, int64_t *low, int64_t *high)
 {
     int64_t contiguous = 1;
@@ -19,7 +20,7 @@ static int reach_of(const DLTensor *tensor, int64_t *low, int64_t *high)
         if (size == 0) {
             return 0;
         }
-        /* without strides a tensor is contiguous */
+        /* in DLPack, NULL strides mean contiguous */
         int64_t stride = tensor->strides == NULL ? contiguous : tensor->strides[i];
         beyond |= size < 0 || __builtin_mul_overflow(size - 1, stride, &reach);
         int64_t *end = reach < 0 ? low : high;

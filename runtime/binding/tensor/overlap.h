@@ -1,4 +1,4 @@
-/* Whether tensors share memory. */
+/* Tests whether tensors share memory. */
 #ifndef NOJIT_OVERLAP_H
 #define NOJIT_OVERLAP_H
 
@@ -7,19 +7,19 @@
 
 #include "tensor/dlpack_exchange.h"
 
-/* From the first byte of a tensor to the one behind its last. */
+/* Address range of a tensor: `end` is one past the last byte. */
 typedef struct {
     uintptr_t first, end;
 } py_extent;
 
-/* Where a tensor lies: 1; 0 if it has no elements, and -1 if no memory is that large. */
+/* Computes the address range of a tensor. Returns 1, 0 if it has no elements, or -1 if the range exceeds the address space. */
 int py_extent_of(const DLTensor *tensor, py_extent *extent);
 
-/* Whether no byte between the first and the last element of one tensor is between those of the other: they may interleave
- * and still be told that they do not lie apart, as does what no memory can hold. */
+/* True if the address ranges of two tensors do not overlap. Conservative: false for interleaved tensors that share no element, and for
+ * a tensor that exceeds the address space. */
 bool py_lies_apart(const DLTensor *one, const DLTensor *other);
 
-/* Whether both are the same elements, in the same places. */
+/* True if both tensors have the same address, dtype, shape and strides. */
 bool py_is_same_view(const DLTensor *one, const DLTensor *other);
 
 #endif

@@ -29,7 +29,7 @@ int py_add_descriptor_names(PyObject *Py_UNUSED(module))
     return py_intern(wanted);
 }
 
-/* Takes the ints of a sequence, which it steals and which may be NULL: how many, or -1 with an exception raised. */
+/* Reads the ints of a sequence. Returns their number, or -1 with an exception raised. Steals `sequence`, which may be NULL. */
 static int take_ints(PyObject *sequence, PyObject *name, int64_t numbers[NJ_DESCRIPTOR_RANK_MAX])
 {
     PyObject *tuple = sequence == NULL ? NULL : PyTuple_Check(sequence) ? Py_NewRef(sequence) : PySequence_Tuple(sequence);
@@ -66,7 +66,7 @@ static int refuse_ranks(int shape, int strides, int block)
     return -1;
 }
 
-/* Reads the block, zeros for None: how many dimensions, or -1 with an exception raised. */
+/* Reads the block shape, zeros if it is None. Returns its rank, or -1 with an exception raised. */
 static int read_block(PyObject *object, int rank, nj_descriptor *descriptor)
 {
     PyObject *given = PyObject_GetAttr(object, names.block_shape);
@@ -87,7 +87,7 @@ static int read_block(PyObject *object, int rank, nj_descriptor *descriptor)
     return blocks;
 }
 
-/* Raises what the engine found in a descriptor: -1. */
+/* Raises the engine's error as a ValueError. Returns -1. */
 static int raise_found(const nj_error *error)
 {
     PyErr_Format(PyExc_ValueError, "%s, got %s", error->what, error->got);
@@ -154,7 +154,7 @@ int py_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descrip
     return 0;
 }
 
-/* What is read if the attribute is missing: zero padding, no rounding. */
+/* Reads padding and rounding. The defaults for missing attributes are zero padding and no rounding. */
 static int read_options(PyObject *object, nj_descriptor *descriptor)
 {
     descriptor->pads_nan = descriptor->rounds_tf32 = false;
@@ -186,7 +186,7 @@ static int check_options(const nj_descriptor *descriptor, PyObject *kernel, PyOb
     return -1;
 }
 
-/* Reads all but the base, and gets that, new; NULL with an exception raised. */
+/* Reads everything except the base, and returns the base as a new reference; NULL with an exception raised. */
 static PyObject *read_parts(PyObject *object, nj_descriptor *descriptor)
 {
     if (Py_IS_TYPE(object, py_described_type)) {

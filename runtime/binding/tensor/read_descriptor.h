@@ -1,4 +1,4 @@
-/* Tensor descriptors of the host: what a kernel that copies by TMA takes instead of a pointer. */
+/* Reads host-side tensor descriptors, which a kernel that copies by TMA takes instead of a pointer. */
 #ifndef NOJIT_READ_DESCRIPTOR_H
 #define NOJIT_READ_DESCRIPTOR_H
 
@@ -6,14 +6,14 @@
 
 #include "expr/arguments.h"
 
-/* Sets shape, strides and rank: 0, or -1 with an exception raised. Sizes are checked where a launch reads them. */
+/* Sets shape, strides and rank. Returns 0, or -1 with an exception raised. Does not check the sizes: each launch does. */
 int py_descriptor_set(PyObject *shape, PyObject *strides, nj_descriptor *descriptor);
 
-/* Sets what a copy takes, a sequence or None each, once the rank is set: 0, or -1 with an exception raised. */
+/* Sets the box and the steps of a copy, each a sequence or None. The rank must be set. Returns 0, or -1 with an exception raised. */
 int py_descriptor_set_box(PyObject *box, PyObject *steps, nj_descriptor *descriptor);
 
-/* Reads base, shape, strides, block_shape, and padding and round_f32_to_tf32 where they are there: 0, or -1 with an
- * exception raised for `argument` of `kernel`. */
+/* Reads base, shape, strides and block_shape, and the optional padding and round_f32_to_tf32. Returns 0, or -1 with an exception raised
+ * for `argument` of `kernel`. */
 int py_read_descriptor(PyObject *object, const py_seen *seen, PyObject *kernel, PyObject *argument,
                        nj_descriptor *descriptor, py_tensor *base);
 

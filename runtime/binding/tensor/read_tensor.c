@@ -11,7 +11,7 @@ static PyObject *dtype_name; /* interned by `py_add_dtype_names` under the impor
 
 enum { CODES = 32, BYTES_MAX = 8 };
 
-/* Dtypes by DLPack's code and bytes: as `dtype_name`. */
+/* Dtypes by DLPack's type code and size in bytes. Set once by `py_add_dtype_names` under the import lock. */
 static uint8_t dtypes[CODES][BYTES_MAX + 1];
 
 static void find_dtypes(void)
@@ -37,7 +37,7 @@ static nj_dtype dtype_of(DLDataType type)
     return known ? dtypes[type.code][type.bits / 8] : NJ_DTYPE_COUNT;
 }
 
-/* The view of a tensor that was read a moment ago; NULL if it was not. */
+/* Returns the view of a tensor that the caller has read; NULL if it has not. */
 static const DLTensor *find_seen(const py_seen *seen, PyObject *object)
 {
     for (Py_ssize_t i = 0; seen != NULL && i < seen->count; i++) {
@@ -48,8 +48,8 @@ static const DLTensor *find_seen(const py_seen *seen, PyObject *object)
     return NULL;
 }
 
-/* Refuses a tensor that could not be read: says what kind of tensor it is if that tells why, else quotes what went wrong, if
- * anything did. Returns -1. */
+/* Refuses a tensor that could not be read. The error names the kind of tensor if that explains it, or else quotes the pending
+ * exception. Returns -1. */
 static __attribute__((noinline, cold)) int refuse_unread(PyObject *object, PyObject *kernel, PyObject *argument, const char *what)
 {
     PyObject *type, *cause, *traceback;
@@ -77,7 +77,7 @@ static __attribute__((noinline, cold)) int refuse_unread(PyObject *object, PyObj
     return -1;
 }
 
-/* Reads where a tensor lies that has no memory, or on no ordinal. Not inline: nearly none are like this. */
+/* Reads the device of a tensor that has no memory or no CUDA ordinal. Not inline: such tensors are rare. */
 static __attribute__((noinline)) int read_odd(const DLTensor *view, PyObject *object, PyObject *kernel,
                                               PyObject *argument, int *device)
 {
@@ -87,8 +87,8 @@ static __attribute__((noinline)) int read_odd(const DLTensor *view, PyObject *ob
     return py_read_odd_device(view->device, kernel, argument, device);
 }
 
-/* A view of the tensor whose strides may be gone by the time this returns; its shape says no more than whether there are
- * elements. */
+/* Gets a view of a tensor. Use neither its strides, which may be freed, nor its shape, which may only tell whether there are elements.
+ * Returns 0, or another value with an exception raised. */
 static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *raw)
 {
     py_clear_view(raw);
@@ -114,7 +114,7 @@ static int exchange(PyObject *object, const DLPackExchangeAPI *api, DLTensor *ra
     return 0;
 }
 
-/* Raises for a tensor of a dtype that Triton has not, by the name that its framework has for it. */
+/* Refuses a tensor whose dtype Triton lacks. The error has the framework's name of the dtype. */
 static __attribute__((noinline)) void refuse_type(DLDataType type, PyObject *object, PyObject *kernel, PyObject *argument)
 {
     static const char what[] = "expected a tensor of a dtype that Triton has";
@@ -156,7 +156,8 @@ static int read_exchanged(PyObject *object, const py_seen *seen, PyObject *kerne
     return plain ? 1 : read_odd(&raw, object, kernel, argument, &tensor->device);
 }
 
-/* Attributes that lie in an object's dict can differ from one object of a type to the next: 0, or -1 with an exception. */
+/* Finds the kind of an object again if it is `was` and the object has a dict, since objects of one type may have different attributes.
+ * Returns 0, or -1 with an exception raised. */
 static int look_again(PyObject *object, py_kind was, py_kind *kind)
 {
     if (*kind != was || Py_TYPE(object)->tp_dictoffset == 0) {
@@ -167,7 +168,7 @@ static int look_again(PyObject *object, py_kind was, py_kind *kind)
     return found < 0 ? -1 : 0;
 }
 
-/* Reads what has no exchange API. Not inline: with it the common way would save more registers. */
+/* Reads an object whose type has no exchange API. Not inline: inlined, it would make the common path save more registers. */
 static __attribute__((noinline)) int read_other(PyObject *object, PyObject *kernel, PyObject *argument,
                                                 py_tensor *tensor)
 {

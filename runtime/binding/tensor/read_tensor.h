@@ -1,4 +1,4 @@
-/* Reading tensors of any framework: address, dtype and device, without importing the framework. */
+/* Reads address, dtype and device of any framework's tensor, without importing the framework. */
 #ifndef NOJIT_READ_TENSOR_H
 #define NOJIT_READ_TENSOR_H
 
@@ -11,30 +11,30 @@
 
 #include "expr/value.h"
 
-/* What a tensor without an exchange API of its own says of streams. */
+/* What to know about the stream of a tensor whose type has no exchange API. */
 typedef enum {
-    PY_OF_TORCH = 1,    /* torch made it, or what it wraps: torch's current stream counts */
-    PY_SAYS_STREAM = 2, /* its interface has an entry for the stream: a handle, or None if the data is ready */
+    PY_OF_TORCH = 1,    /* torch made the tensor, or the one it wraps: use torch's current stream */
+    PY_SAYS_STREAM = 2, /* the array interface has a stream entry: a handle, or None if the data is ready */
 } py_origin;
 
 typedef struct {
-    nj_value value;
-    int device; /* an ordinal, or one of tensor_device.h's */
-    py_kind kind; /* set for what is no tensor too */
-    const DLPackExchangeAPI *api; /* of the framework, its own or that of the tensor it wraps; NULL if there is none */
-    void *stream; /* of what has no API of its own: the stream that it says its data is in use on, or NULL */
-    uint8_t origins; /* of what has none: bits of py_origin */
+    nj_value value; /* pointer and dtype */
+    int device;     /* an ordinal, or a constant of tensor_device.h */
+    py_kind kind;   /* set even if the object is no tensor */
+    const DLPackExchangeAPI *api; /* of the tensor's type, or of the tensor that it wraps; NULL if neither has one */
+    void *stream;    /* stream that the array interface names, or NULL; not set for PY_KIND_EXCHANGE */
+    uint8_t origins; /* bits of py_origin; not set for PY_KIND_EXCHANGE */
 } py_tensor;
 
-/* Tensors that were read a moment ago, by whom a call is made with them: what holds of them need not be asked again. */
+/* Tensors that the caller has just read, so that a launch need not ask the framework for their views again. */
 typedef struct {
     PyObject *const *objects;
-    const DLTensor *views; /* for each object that is a tensor with the exchange API */
+    const DLTensor *views; /* one for each object; not set if the object is None */
     Py_ssize_t count;
 } py_seen;
 
-/* Makes a view of what has no dtype and no memory: what is left of it where a framework says that it has filled it in and
- * has not. */
+/* Clears a view before a framework fills it in: if the framework reports success without doing so, the view has no memory and no
+ * dtype. */
 static inline void py_clear_view(DLTensor *view)
 {
     view->data = NULL;
@@ -42,7 +42,7 @@ static inline void py_clear_view(DLTensor *view)
     view->dtype = (DLDataType){0, 0, 0};
 }
 
-/* Whether a tensor has elements, but no memory: a framework's stand-ins for tensors, say. */
+/* True if a tensor has elements but no memory, such as a framework's placeholder. */
 static inline bool py_lacks_memory(const DLTensor *view)
 {
     bool lacks = view->data == NULL;
@@ -52,7 +52,7 @@ static inline bool py_lacks_memory(const DLTensor *view)
     return lacks;
 }
 
-/* 1 if `object` is a tensor, 0 if it is none, -1 with an exception raised for `argument` of `kernel`. `seen` may be
+/* Reads a tensor. Returns 1, 0 if `object` is no tensor, or -1 with an exception raised for `argument` of `kernel`. `seen` may be
  * NULL. */
 int py_read_tensor(PyObject *object, const py_seen *seen, PyObject *kernel, PyObject *argument, py_tensor *tensor);
 

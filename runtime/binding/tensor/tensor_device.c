@@ -5,7 +5,7 @@
 
 #include "driver/query.h"
 
-/* Whether memory is of a GPU whose driver this process uses. */
+/* True if the memory is on a GPU of the vendor whose driver this process uses. */
 static bool is_drivers(int32_t device_type)
 {
     if (!py_is_gpu(device_type)) {
@@ -19,7 +19,7 @@ int py_read_odd_device(DLDevice device, PyObject *kernel, PyObject *argument, in
 {
     bool known = is_drivers(device.device_type);
     if (known && device.device_id >= 0) {
-        *out = device.device_id; /* of an empty tensor, or of AMD's */
+        *out = device.device_id; /* an empty tensor, or one on an AMD GPU */
         return 1;
     }
     if (known) {

@@ -42,7 +42,7 @@ int py_add_array_names(PyObject *Py_UNUSED(module))
     return py_intern(wanted);
 }
 
-/* Takes an int as an address. */
+/* Reads an int as the address. Returns 0, or -1 with an exception raised. */
 static int read_address(PyObject *number, py_tensor *tensor)
 {
     unsigned long long address = PyLong_AsUnsignedLongLong(number);
@@ -54,7 +54,7 @@ static int read_address(PyObject *number, py_tensor *tensor)
     return 0;
 }
 
-/* Reads ``str(dtype)`` into the value: 1, or 0 if Triton has none such; -1 with an exception. */
+/* Reads ``str(dtype)`` into the value. Returns 1, 0 if Triton has no such dtype, or -1 with an exception raised. */
 static int read_dtype(PyObject *object, py_tensor *tensor)
 {
     PyObject *text = PyObject_Str(object);
@@ -65,7 +65,7 @@ static int read_dtype(PyObject *object, py_tensor *tensor)
     return utf8 == NULL ? -1 : dtype != NJ_DTYPE_COUNT;
 }
 
-/* An entry of an interface, new; NULL where it is not there, or None. */
+/* Returns an entry of an array interface as a new reference; NULL if it is missing or None. */
 static PyObject *entry_of(PyObject *interface, PyObject *name)
 {
     PyObject *value = py_dict_get(interface, name);
@@ -75,7 +75,7 @@ static PyObject *entry_of(PyObject *interface, PyObject *name)
     return value;
 }
 
-/* Returns whether a shape has no 0, so that the tensor has elements; false for what is no tuple. */
+/* True if a shape is a tuple without a 0, so that the tensor has elements. */
 static bool has_elements(PyObject *shape)
 {
     bool some = shape != NULL && PyTuple_Check(shape);
@@ -85,8 +85,8 @@ static bool has_elements(PyObject *shape)
     return some;
 }
 
-/* Reads the stream that an interface names, since version 3: 1 for the legacy default stream, 2 for the thread's, a handle, or
- * None where the data is ready for any; 0 would leave open which default stream is meant. */
+/* Reads the stream entry, which interfaces have since version 3: 1 for the legacy default stream, 2 for the per-thread one, a handle, or
+ * None if the data is ready. 0 is an error, since it would not tell which default stream. */
 static void read_interface_stream(PyObject *interface, py_tensor *tensor)
 {
     PyObject *stream = py_dict_get(interface, names.stream);
@@ -99,7 +99,7 @@ static void read_interface_stream(PyObject *interface, py_tensor *tensor)
     Py_XDECREF(stream);
 }
 
-/* Reads what an interface says of how its data may be used: 1, or -1 with an exception. */
+/* Checks an interface's mask and memory, and reads its stream. Returns 1, or -1 with an exception raised. */
 static int read_terms(PyObject *interface, py_tensor *tensor)
 {
     PyObject *mask = entry_of(interface, names.mask);
@@ -116,7 +116,7 @@ static int read_terms(PyObject *interface, py_tensor *tensor)
     return PyErr_Occurred() ? -1 : 1;
 }
 
-/* `__cuda_array_interface__`: 1 if it says all we need, 0 if there is none or it does not, -1 with an exception. */
+/* Reads `__cuda_array_interface__`. Returns 1, 0 if it is missing or incomplete, or -1 with an exception raised. */
 static int read_array_interface(PyObject *object, py_tensor *tensor)
 {
     PyObject *interface = PyObject_GetAttr(object, names.cuda_array_interface);
@@ -124,7 +124,7 @@ static int read_array_interface(PyObject *object, py_tensor *tensor)
         if (!PyErr_ExceptionMatches(PyExc_Exception)) {
             return -1;
         }
-        /* torch refuses some tensors that have a data_ptr all the same, those that need a gradient say */
+        /* torch raises for some tensors that have a data_ptr, such as those that require a gradient */
         PyErr_Clear();
         return 0;
     }
@@ -167,7 +167,7 @@ static int read_device(PyObject *object, py_tensor *tensor)
     return utf8 == NULL ? -1 : 1;
 }
 
-/* Requires of what lies at address 0 that it has no elements, if it can count them: 0, or -1 with an exception. */
+/* Requires that a tensor at address 0 has no elements, if it has a numel(). Returns 0, or -1 with an exception raised. */
 static int check_empty(PyObject *object)
 {
     PyObject *numel = py_optional_attribute(object, names.numel);
@@ -180,7 +180,8 @@ static int check_empty(PyObject *object)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* ``data_ptr()``, ``dtype`` and ``device``: torch before 2.10, Triton's TensorWrapper. As `read_array_interface`. */
+/* Reads ``data_ptr()``, ``dtype`` and ``device``, which torch before 2.10 and Triton's TensorWrapper have. Returns as
+ * `read_array_interface` does. */
 static int read_data_ptr(PyObject *object, py_tensor *tensor)
 {
     PyObject *data_ptr = py_optional_attribute(object, names.data_ptr);
@@ -206,8 +207,8 @@ static int read_data_ptr(PyObject *object, py_tensor *tensor)
     return status == 1 ? read_device(object, tensor) : -1;
 }
 
-/* Looks into what wraps another tensor, as Triton's TensorWrapper does: that one's framework says which stream is current. 0, or
- * -1 with an exception. */
+/* Reads the framework of a wrapped tensor, such as that of Triton's TensorWrapper, to ask it for its current stream. Returns 0, or -1
+ * with an exception raised. */
 static int read_base(PyObject *object, py_tensor *tensor)
 {
     PyObject *base = py_optional_attribute(object, names.base);
@@ -225,7 +226,8 @@ static int read_base(PyObject *object, py_tensor *tensor)
     return status < 0 ? -1 : 0;
 }
 
-/* Reads a tensor of torch before 2.10, in that one of its two ways that says the device. A nested one has a `data_ptr()`, too. */
+/* Reads a tensor of torch before 2.10 by data_ptr(), since its array interface names no device. Refuses nested tensors, which have a
+ * data_ptr(), too. */
 static int read_old_torch(PyObject *object, py_tensor *tensor)
 {
     PyObject *nested = py_optional_attribute(object, names.is_nested);
