@@ -6,7 +6,7 @@
 
 atomic_bool py_hooked;
 
-static PyObject *hooks; /* (enter, leave), owned; NULL if there are none */
+static PyObject *hooks; /* tuple (enter, leave); owned; NULL without hooks */
 static py_mutex lock;
 
 /* `set_hooks(enter, leave)`: two callables, or None twice. */
@@ -45,7 +45,7 @@ static PyObject *current(void)
 PyObject *py_hooks_enter(const py_plan *plan, const py_signature *signature, const nj_launch_state *launch)
 {
     PyObject *pair = current();
-    if (pair == NULL) { /* taken away a moment ago */
+    if (pair == NULL) { /* another thread has just removed the hooks */
         return Py_NewRef(Py_None);
     }
     PyObject *entered =
@@ -66,7 +66,7 @@ int py_hooks_leave(PyObject *entered)
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    /* the one that came with `enter`, whatever has been set since */
+    /* the `leave` set together with the `enter` that ran, even if other hooks have been set since */
     PyObject *done = PyObject_CallOneArg(PyTuple_GET_ITEM(entered, 0), PyTuple_GET_ITEM(entered, 1));
     Py_DECREF(entered);
     int status = done == NULL ? -1 : 0;

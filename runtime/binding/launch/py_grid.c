@@ -1,4 +1,4 @@
-/* Grids of callers: numbers, or a function. The engine computes those of bundles: `nj_runnable_grid`. */
+/* Reads a caller's grid: ints or a callable. The engine computes a bundle's grid: `nj_runnable_grid`. */
 #include "launch/py_grid.h"
 
 #include "call/signature.h"
@@ -6,7 +6,7 @@
 
 static int parse_dimension(const py_signature *signature, Py_ssize_t at, PyObject *item, int64_t *out)
 {
-    if (PyLong_CheckExact(item)) { /* nearly all are */
+    if (PyLong_CheckExact(item)) { /* the common case */
         int beyond;
         *out = PyLong_AsLongLongAndOverflow(item, &beyond);
         if (beyond == 0) {

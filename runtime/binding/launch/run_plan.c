@@ -14,7 +14,7 @@ static nj_arguments arguments_of(const py_call *call)
     return (nj_arguments){call->values, call->leaves, call->descriptors};
 }
 
-/* Raises what the engine found: -1. */
+/* Raises the engine's error. Returns -1. */
 static __attribute__((noinline, cold)) int refuse(const py_plan *plan, const py_signature *signature, const nj_error *error)
 {
     if (error->code != NJ_ERROR_ARGUMENT) {
@@ -66,7 +66,7 @@ static int enqueue_hooked(const py_plan *plan, const py_signature *signature, nj
     return py_hooks_leave(entered) < 0 ? -1 : status;
 }
 
-/* A launch around which Python is called. */
+/* Runs a launch that needs scratch memory or calls hooks. */
 static __attribute__((noinline)) int run_in_steps(const py_plan *plan, const py_signature *signature, const py_call *call,
                                                   nj_launch_state *launch)
 {
@@ -108,7 +108,7 @@ int py_run_plan(const py_plan *plan, const py_signature *signature, const py_cal
     nj_arguments arguments = arguments_of(call);
     bool enqueued;
     launch.scratch_address[0] = launch.scratch_address[1] = 0;
-    /* the driver blocks where its queue is full, until other work ends: perhaps work that waits for the GIL */
+    /* release the GIL: the driver blocks while its queue is full, and the work in the queue may wait for the GIL */
     Py_BEGIN_ALLOW_THREADS
     enqueued = nj_launch_run(&plan->it, &arguments, &launch, &error);
     Py_END_ALLOW_THREADS

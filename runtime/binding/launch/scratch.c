@@ -10,7 +10,7 @@
 #include "base/dlpack.h"
 #include "driver/driver.h"
 
-static PyObject *allocator; /* owned; NULL if there is none */
+static PyObject *allocator; /* owned; NULL if none is set */
 static py_mutex allocator_lock;
 
 /* `set_allocator(callable or None)`. */
@@ -46,14 +46,14 @@ static int out_of_memory(const py_plan *plan, const char *message)
     return -1;
 }
 
-/* Memory that somebody allocated. */
+/* Memory that an allocator returned. */
 typedef struct {
     uint64_t address;
-    uint64_t bytes; /* UINT64_MAX where nobody says */
-    int device;     /* an ordinal, or as in tensor.h */
+    uint64_t bytes; /* UINT64_MAX if unknown */
+    int device;     /* an ordinal, or a constant of tensor_device.h */
 } py_allocation;
 
-/* Requires memory that the kernel can use: 0, or -1 with ArgumentError raised, which names who gave it. */
+/* Requires memory that the kernel can use. Returns 0, or -1 with ArgumentError raised, which names the allocator `giver`. */
 static int check_allocation(const py_allocation *got, const char *giver, const py_plan *plan, const py_signature *signature,
                             int64_t size, uint64_t align)
 {
@@ -73,7 +73,7 @@ static int check_allocation(const py_allocation *got, const char *giver, const p
     return 0;
 }
 
-/* How many bytes a tensor has from its first element on; 0 if it cannot be. */
+/* Returns the bytes of a tensor from its first element on; 0 if it has no elements or an impossible size. */
 static uint64_t bytes_of(const DLTensor *tensor)
 {
     py_extent extent;
@@ -81,7 +81,7 @@ static uint64_t bytes_of(const DLTensor *tensor)
     return py_extent_of(tensor, &extent) > 0 && extent.end > start ? extent.end - start : 0;
 }
 
-/* Reads what the caller's allocator gave: a tensor, or an address. */
+/* Reads what the caller's allocator returned: a tensor or an address. */
 static int read_allocation(PyObject *object, const py_plan *plan, const py_signature *signature, py_allocation *got)
 {
     py_tensor tensor = {.device = plan->it.ordinal};
@@ -111,7 +111,7 @@ static int read_allocation(PyObject *object, const py_plan *plan, const py_signa
     return 0;
 }
 
-/* Asks the caller's allocator: `allocator(size, alignment, stream)`, as Triton does. */
+/* Calls the caller's `allocator(size, alignment, stream)`, as Triton does. */
 static int call_allocator(PyObject *callable, const py_plan *plan, const nj_scratch *scratch, int64_t size,
                           const py_signature *signature, nj_launch_state *launch, PyObject **held, uint64_t *address)
 {
@@ -139,7 +139,7 @@ static void keep_message(void *context, const char *kind, const char *message)
     PyOS_snprintf(kept->text, sizeof kept->text, "%s: %s", kind, message);
 }
 
-/* Reads what the framework gave, and where in it the kernel's scratch starts. */
+/* Reads the tensor that the framework allocated, and aligns its start. */
 static py_allocation allocation_of(const DLTensor *tensor, uint64_t align)
 {
     uint64_t start = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset, lost = -start % align, bytes = bytes_of(tensor);
@@ -151,7 +151,7 @@ static py_allocation allocation_of(const DLTensor *tensor, uint64_t align)
     };
 }
 
-/* Asks the framework, for room to align in too. */
+/* Allocates from the framework, with extra bytes for the alignment. */
 static int ask_framework(const py_plan *plan, const py_signature *signature, const nj_scratch *scratch, int64_t size,
                          const py_call *call, DLManagedTensorVersioned **held, uint64_t *address)
 {
@@ -160,7 +160,7 @@ static int ask_framework(const py_plan *plan, const py_signature *signature, con
     DLTensor prototype = {
         .device = {nj_vendor_found->dlpack_device, plan->it.ordinal}, .ndim = 1, .dtype = {kDLUInt, 8, 1}, .shape = &bytes};
     if (call->api->managed_tensor_allocator(&prototype, held, &message, keep_message) != 0) {
-        PyErr_Clear(); /* a framework that raised beside calling `keep_message` */
+        PyErr_Clear(); /* the framework may have raised as well as called `keep_message` */
         *held = NULL;
         return out_of_memory(plan, message.text);
     }
@@ -172,7 +172,8 @@ static int ask_framework(const py_plan *plan, const py_signature *signature, con
     return check_allocation(&got, "framework's allocator", plan, signature, size, scratch->align);
 }
 
-/* The framework frees scratch in the order of its own current stream: only there is it safe to give back early. */
+/* Requires that the launch is on the framework's current stream. The framework reuses freed memory in the order of that stream, so only
+ * there is it safe to free scratch memory before the kernel ends. */
 static int check_stream(const py_plan *plan, const py_signature *signature, const py_call *call,
                         const nj_launch_state *launch)
 {
@@ -220,8 +221,8 @@ int py_scratch_borrow(const py_plan *plan, const py_signature *signature, const 
     return status;
 }
 
-/* Gives the memory back while the kernel may still run: who handed it out hands it out again only to work on the same
- * stream, which comes later. */
+/* Frees the memory while the kernel may still run. This is safe because its allocator reuses it only for later work on the same
+ * stream. */
 void py_scratch_return(py_scratch_held *held)
 {
     PyObject *type, *value, *traceback;

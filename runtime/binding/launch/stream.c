@@ -34,7 +34,7 @@ static int as_stream(PyObject *number, void **stream)
     return handle == (unsigned long long)-1 && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Asks torch for its current stream, as Triton does: 1, 0 where torch is not loaded or has no CUDA, or -1 with an exception
+/* Asks torch for its current stream, as Triton does. Returns 1, 0 if torch is not loaded or has no CUDA, or -1 with an exception
  * raised. */
 static int current_of_torch(const py_signature *signature, const py_call *call, void **stream)
 {
@@ -54,7 +54,7 @@ static int current_of_torch(const py_signature *signature, const py_call *call, 
         return 1;
     }
     if ((call->origins & PY_OF_TORCH) == 0 && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
-        /* a torch that finds no driver that it can use, say, has no streams */
+        /* torch has no streams if, for example, it finds no usable driver */
         PyErr_Clear();
         return 0;
     }
@@ -63,7 +63,7 @@ static int current_of_torch(const py_signature *signature, const py_call *call, 
     return -1;
 }
 
-/* Whether memory is passed, so that it matters what the launch waits for. */
+/* True if the call passes memory, so that the launch may have to wait for its data. */
 static bool passes_memory(const py_signature *signature, const py_call *call)
 {
     bool passes = call->descriptor_count > 0;
@@ -76,7 +76,7 @@ static bool passes_memory(const py_signature *signature, const py_call *call)
     return passes;
 }
 
-/* Warns, once in a process, that a launch may run before its data is there: 0, or -1 where warnings are errors. */
+/* Warns once per process that a launch may run before its data is ready. Returns 0, or -1 if warnings are errors. */
 static int warn_of_default(const py_signature *signature)
 {
     static atomic_bool warned;
@@ -98,7 +98,7 @@ static int warn_of_default(const py_signature *signature)
     return status;
 }
 
-/* Of a call without a stream, and without a tensor that has the exchange API. Not inline: few are like this. */
+/* Finds the stream of a call that has neither `stream=` nor a tensor with an exchange API. Not inline: few calls are like this. */
 static __attribute__((noinline)) int find_other(const py_signature *signature, const py_call *call, void **stream)
 {
     if ((call->origins & PY_OF_TORCH) != 0 || call->stream == NULL) {
@@ -112,8 +112,8 @@ static __attribute__((noinline)) int find_other(const py_signature *signature, c
     return silent && passes_memory(signature, call) ? warn_of_default(signature) : 0;
 }
 
-/* The handle of a stream: `cuda_stream` of torch's, the second of `__cuda_stream__()`, `ptr` of CuPy's; new, or NULL with an
- * exception raised. */
+/* Returns the handle of a stream as a new reference: torch's `cuda_stream`, the second item of `__cuda_stream__()`, or CuPy's `ptr`.
+ * NULL with an exception raised. */
 static PyObject *handle_of(PyObject *stream)
 {
     PyObject *handle = py_optional_attribute(stream, names.cuda_stream);
@@ -154,7 +154,7 @@ int py_find_stream(const py_signature *signature, const py_call *call, void **st
     }
     *stream = NULL;
     if (call->api->current_work_stream(nj_vendor_found->dlpack_device, call->device, stream) != 0) {
-        /* what the framework has raised stays */
+        /* an exception that the framework has raised stays pending */
         py_refuse(signature->kernel, NULL, NULL, "expected the framework to say which stream is current: pass stream=");
         return -1;
     }

@@ -9,7 +9,7 @@
 
 PyTypeObject *py_plan_type;
 
-/* Raises what the engine found: -1. */
+/* Raises the engine's error. Returns -1. */
 static int refuse(const py_plan *self, const nj_error *error)
 {
     if (error->code == NJ_ERROR_DRIVER) {
@@ -91,10 +91,10 @@ static void plan_dealloc(py_plan *self)
 }
 
 static PyMemberDef plan_members[] = {
-    {"label", T_OBJECT, offsetof(py_plan, label), READONLY, PyDoc_STR("What errors call it: its str.")},
-    {"payload", T_OBJECT, offsetof(py_plan, payload), READONLY, PyDoc_STR("What the slow path noted.")},
-    {"result", T_OBJECT, offsetof(py_plan, result), READONLY, PyDoc_STR("What launches return.")},
-    {"device", T_INT, offsetof(py_plan, it.ordinal), READONLY, PyDoc_STR("The device that it is bound to.")},
+    {"label", T_OBJECT, offsetof(py_plan, label), READONLY, PyDoc_STR("Its str names the plan in errors.")},
+    {"payload", T_OBJECT, offsetof(py_plan, payload), READONLY, PyDoc_STR("Data of the slow path.")},
+    {"result", T_OBJECT, offsetof(py_plan, result), READONLY, PyDoc_STR("Return value of launches.")},
+    {"device", T_INT, offsetof(py_plan, it.ordinal), READONLY, PyDoc_STR("Ordinal of its device.")},
     {NULL},
 };
 

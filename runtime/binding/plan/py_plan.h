@@ -1,4 +1,4 @@
-/* Plans of the engine for Python. */
+/* `_core.Plan`: the engine's runnable, with the Python objects of a variant. */
 #ifndef NOJIT_PY_PLAN_H
 #define NOJIT_PY_PLAN_H
 
@@ -8,10 +8,10 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *label;   /* errors call it `str(label)` */
-    PyObject *meta;    /* dict: constexprs and options, for a callable grid */
-    PyObject *payload; /* the slow path's own notes */
-    PyObject *result;  /* what launches return: None but for functions of Triton */
+    PyObject *label;   /* Errors name the plan by `str(label)`. Owned, as are all. */
+    PyObject *meta;    /* Dict of constexprs and options, for a callable grid. */
+    PyObject *payload; /* Data of the slow path. */
+    PyObject *result;  /* Return value of launches: None, unless the kernel replaces a function of Triton. */
     nj_runnable it;
 } py_plan;
 

@@ -51,7 +51,7 @@ static PyObject *spec_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return (PyObject *)self;
 }
 
-/* What the garbage collector calls. */
+/* The arguments of a tp_traverse. */
 typedef struct {
     visitproc visit;
     void *arg;
@@ -101,7 +101,7 @@ static Py_ssize_t spec_length(py_spec *self)
 }
 
 static PyType_Slot spec_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("The facts that choose a variant on one device, and the plans found so far.")},
+    {Py_tp_doc, (void *)PyDoc_STR("The facts that select a variant on one device, and the cached plans.")},
     {Py_tp_new, spec_new},
     {Py_tp_traverse, spec_traverse},
     {Py_tp_clear, spec_clear},

@@ -1,5 +1,5 @@
-/* The facts of a call that decide which variant runs on one device, and the plans found so far, by key.
- * One per kernel and device. Guarded by the GIL. */
+/* `_core.Spec`: the facts of a table that select a variant on one device, and the cached plans by key. One per kernel and device.
+ * Changed under the GIL or the spec's lock. */
 #ifndef NOJIT_PY_SPEC_H
 #define NOJIT_PY_SPEC_H
 
@@ -14,7 +14,7 @@ typedef struct {
     PyObject_HEAD
     nj_spec it;
     py_ordering ordering; /* its object is owned */
-    PyObject *table;      /* that the facts are of */
+    PyObject *table;      /* table of the facts; owned */
     py_ids *ids;
     nj_plan_cache cache;
 } py_spec;

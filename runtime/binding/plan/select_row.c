@@ -7,12 +7,12 @@
 
 #include "select/select.h"
 
-/* A call's constexprs and options as the engine takes them. */
+/* A call's constexprs and options in the engine's form. */
 typedef struct {
     nj_constant constants[NJ_ARGUMENTS_MAX];
     const nj_constant *given[NJ_ARGUMENTS_MAX];
     nj_span options[NJ_ARGUMENTS_MAX];
-    PyObject *held; /* list of what values are borrowed from */
+    PyObject *held; /* list that owns the objects from which values borrow */
     py_pile *pile;
 } given_values;
 
@@ -21,7 +21,7 @@ bool py_is_interrupted(void *Py_UNUSED(context))
     return PyErr_CheckSignals() < 0;
 }
 
-/* The value that a bundle stores for what a caller passes, held by the list; NULL with an exception raised. */
+/* Returns the value that bundles store for a caller's object. Borrowed, from the caller or from `held`; NULL with an exception raised. */
 static PyObject *value_of(PyObject *owner, PyObject *name, PyObject *object, PyObject *held)
 {
     if (py_is_simple(object)) {
@@ -33,7 +33,7 @@ static PyObject *value_of(PyObject *owner, PyObject *name, PyObject *object, PyO
     return status < 0 ? NULL : value;
 }
 
-/* Reads what is given: 0, or -1 with an exception raised. */
+/* Reads the constexprs and options of a call. Returns 0, or -1 with an exception raised. */
 static int read_given(PyObject *owner, const py_signature *signature, const py_call *call, given_values *made)
 {
     made->pile = NULL;
