@@ -5,7 +5,7 @@
 
 #include "base/arch.h"
 
-/* `read_image_arch(text)`: number and suffix of an image arch such as sm_90a or gfx942; None if the text names none. */
+/* `read_image_arch(text)`: returns (number, suffix) of an image arch such as sm_90a or gfx942; None if the text is none. */
 static PyObject *read_image_arch(PyObject *Py_UNUSED(module), PyObject *text)
 {
     nj_span utf8;
@@ -21,14 +21,14 @@ static PyObject *read_image_arch(PyObject *Py_UNUSED(module), PyObject *text)
     return Py_BuildValue("is#", arch.number, &arch.suffix, (Py_ssize_t)(arch.suffix != 0));
 }
 
-/* `warp_threads(number)`: threads of a warp of an arch. */
+/* `warp_threads(number)`: returns the threads per warp of an arch. */
 static PyObject *warp_threads(PyObject *Py_UNUSED(module), PyObject *number)
 {
     long arch = PyLong_AsLong(number);
     return arch == -1 && PyErr_Occurred() ? NULL : PyLong_FromUnsignedLong(nj_warp_threads((int)arch));
 }
 
-/* `image_fit(number, suffix, capability)`: how well images of an arch fit a device, the higher the better; 0 if they do not run there. */
+/* `image_fit(number, suffix, capability)`: returns how well images of an arch fit a device, higher is better; 0 if they do not run. */
 static PyObject *image_fit(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int number, capability;
@@ -38,7 +38,7 @@ static PyObject *image_fit(PyObject *Py_UNUSED(module), PyObject *args)
                : NULL;
 }
 
-/* `image_families()`: the members of each family of architectures, as a dict. */
+/* `image_families()`: returns a dict of the members of each family of architectures. */
 static PyObject *image_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     PyObject *families = PyDict_New();
@@ -56,7 +56,7 @@ static PyObject *image_families(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED
     return families;
 }
 
-/* `lone_archs()`: chips that share no images. */
+/* `lone_archs()`: returns the archs that share no images with others of their major version. */
 static PyObject *lone_archs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     PyObject *archs = PyList_New(0);
@@ -71,11 +71,11 @@ static PyObject *lone_archs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(non
 
 static PyMethodDef functions[] = {
     {"read_image_arch", read_image_arch, METH_O, PyDoc_STR("Number and suffix of an image arch; None if a text names none.")},
-    {"warp_threads", warp_threads, METH_O, PyDoc_STR("Threads of a warp of an arch, by its number.")},
+    {"warp_threads", warp_threads, METH_O, PyDoc_STR("Threads per warp of an arch, by its number.")},
     {"image_fit", image_fit, METH_VARARGS,
-     PyDoc_STR("How well images of an arch fit a device, the higher the better; 0 if they do not run there.")},
+     PyDoc_STR("How well images of an arch fit a device, higher is better; 0 if they do not run.")},
     {"image_families", image_families, METH_NOARGS, PyDoc_STR("The members of each family of architectures.")},
-    {"lone_archs", lone_archs, METH_NOARGS, PyDoc_STR("Chips that share no images with others.")},
+    {"lone_archs", lone_archs, METH_NOARGS, PyDoc_STR("The archs that share no images with others of their major version.")},
     {NULL},
 };
 

@@ -1,4 +1,4 @@
-/* The driver and its devices, for Python to ask. */
+/* The functions of Python that query the driver and its devices. */
 #include "driver/py_driver.h"
 #include "module.h"
 
@@ -40,7 +40,7 @@ static PyObject *device_count(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(n
     return nj_device_count(&count, &error) ? PyLong_FromLong(count) : raise_driver(&error);
 }
 
-/* Reads the number of a device, and has the driver ready: 0, or -1 with an exception raised. */
+/* Reads the number of a device, and initializes the driver. Returns 0, or -1 with an exception raised. */
 static int read_ordinal(PyObject *number, int *ordinal)
 {
     long read = PyLong_AsLong(number);
@@ -82,7 +82,7 @@ static PyObject *device_capability(PyObject *Py_UNUSED(module), PyObject *number
     return nj_device_capability(ordinal, &capability, &error) ? PyLong_FromLong(capability) : raise_driver(&error);
 }
 
-/* Says nothing of what fails: whoever asks goes on without. */
+/* Returns 0 instead of raising an error, since callers can do without the answer. */
 static PyObject *running_capability(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     int capability;
@@ -115,21 +115,21 @@ static PyObject *healthy(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 
 static PyMethodDef functions[] = {
     {"find_driver", find_driver, METH_NOARGS,
-     PyDoc_STR("Look up the symbols of a driver that the process has opened; whether they are known. Calls nothing of it.")},
+     PyDoc_STR("Look up the symbols of a driver that the process has opened, and return whether they are found. Call none of them.")},
     {"driver_version", driver_version, METH_NOARGS, PyDoc_STR("The CUDA version of the driver: 13000 for 13.0.")},
-    {"device_count", device_count, METH_NOARGS, PyDoc_STR("How many devices the driver sees.")},
+    {"device_count", device_count, METH_NOARGS, PyDoc_STR("Number of devices.")},
     {"device_capability", device_capability, METH_O, PyDoc_STR("The compute capability of a device: 90 for 9.0.")},
     {"running_capability", running_capability, METH_NOARGS,
      PyDoc_STR("The compute capability of the device of this thread's context, 0 without one. Starts nothing.")},
     {"device_facts", device_facts, METH_O,
-     PyDoc_STR("The name of a device, how many multiprocessors and how many bytes of memory it has.")},
-    {"device_attribute", device_attribute, METH_VARARGS, PyDoc_STR("What `cuDeviceGetAttribute` says of a device.")},
+     PyDoc_STR("(name, multiprocessors, bytes of memory) of a device.")},
+    {"device_attribute", device_attribute, METH_VARARGS, PyDoc_STR("The value of `cuDeviceGetAttribute` for a device.")},
     {"current_device", current_device, METH_NOARGS,
      PyDoc_STR("The device of this thread's current context; 0 if there is none.")},
     {"healthy", healthy, METH_NOARGS,
-     PyDoc_STR("False without a driver that starts, and once CUDA has met an error that only a new process mends. Asks each "
+     PyDoc_STR("False if the driver does not initialize, or after an error that only a new process recovers from. Query each "
                "device in use.")},
-    {"forget_images", forget_images, METH_NOARGS, PyDoc_STR("Have each image loaded anew, as in a new process: for tests.")},
+    {"forget_images", forget_images, METH_NOARGS, PyDoc_STR("Have the next load of each image load it again, for tests.")},
     {NULL},
 };
 

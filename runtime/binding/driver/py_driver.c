@@ -4,8 +4,8 @@
 #include "python/threads.h"
 
 static struct {
-    py_mutex lock;   /* guards what follows */
-    PyObject *label; /* of the last kernel that was enqueued there, for the error that comes after it */
+    py_mutex lock;   /* guards the other fields */
+    PyObject *label; /* last plan enqueued on the device, which a later error names; owned */
     unsigned int grid[3];
 } lasts[NJ_DEVICES_MAX];
 
@@ -22,7 +22,7 @@ void py_device_note(const nj_device *device, PyObject *label, const unsigned int
     Py_XDECREF(old);
 }
 
-/* "; last launch: ..." of a device, "" if there was none. */
+/* Returns "; last launch: ..." of a device, "" if there was none; NULL with an exception raised. */
 static PyObject *last_launch(const nj_device *device)
 {
     unsigned int grid[3];

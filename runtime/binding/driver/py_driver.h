@@ -1,5 +1,5 @@
-/* The engine's CUDA driver for Python: raises what fails, and waits without the GIL, which the holder of a lock of the engine may
- * need. */
+/* Calls the engine's driver for Python: raises its errors, and releases the GIL, since a thread that holds a lock of the engine may be
+ * waiting for the GIL. */
 #ifndef NOJIT_PY_DRIVER_H
 #define NOJIT_PY_DRIVER_H
 
@@ -8,22 +8,22 @@
 
 #include "driver/driver.h"
 
-/* Notes what was enqueued last. */
+/* Records the last launch on a device, for the text of later errors. */
 void py_device_note(const nj_device *device, PyObject *label, const unsigned int grid[3]);
 
-/* 0 with a driver that is ready, or -1 with DriverError raised. */
+/* Initializes the driver if needed. Returns 0, or -1 with DriverError raised. */
 int py_need_driver(void);
 
-/* A device that is ready; NULL with DriverError raised. */
+/* Returns an initialized device; NULL with DriverError raised. */
 nj_device *py_need_device(int ordinal);
 
-/* The ordinal of the current context's device, 0 if there is no context; -1 with DriverError raised. */
+/* Returns the ordinal of the current context's device, 0 if there is no context; -1 with DriverError raised. */
 int py_find_current_device(void);
 
-/* Raises a DriverError of the engine at `where`; both may be NULL. */
+/* Raises the engine's error as a DriverError at `where`. `device` and `where` may be NULL. */
 void py_raise_driver(const nj_error *error, const nj_device *device, PyObject *where);
 
-/* Raises the DriverError of a forked process. */
+/* Raises the DriverError for a process that was forked after the driver was initialized. `where` may be NULL. */
 void py_raise_forked(PyObject *where);
 
 #endif

@@ -1,4 +1,4 @@
-/* Kernels of images that the engine has loaded, for Python. */
+/* `_core.Function`: a kernel of an image that the engine has loaded. */
 #ifndef NOJIT_PY_FUNCTION_H
 #define NOJIT_PY_FUNCTION_H
 
@@ -14,7 +14,7 @@ typedef struct {
 
 extern PyTypeObject *py_function_type;
 
-/* Loads an image, and returns its kernel and whether the driver loaded it now. Raises BundleFormatError, BundleIntegrityError or
+/* Loads an image. Returns a new tuple (Function, whether this call loaded the image). Raises BundleFormatError, BundleIntegrityError or
  * DriverError at `where`. */
 PyObject *py_load_function(const nj_image *image, int device, PyObject *where);
 

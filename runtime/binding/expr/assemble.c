@@ -1,4 +1,4 @@
-/* Expressions in postfix and their programs, as Python asks for them. */
+/* Assembles programs from postfix expressions, and lists the engine's operations, for Python. */
 #include "module.h"
 #include "python/at_import.h"
 #include "python/tuples.h"
@@ -9,11 +9,11 @@
 #include "expr/postfix.h"
 
 typedef struct {
-    PyObject *values, *slots; /* dicts: constants, and the slot of what is none, by name */
-    PyObject *constant;       /* called with a constant that is neither int, bool nor None: its instruction */
+    PyObject *values, *slots; /* dicts by name: values of constants, slots of variables; borrowed */
+    PyObject *constant;       /* callable: returns the instruction for a constant that is neither int, bool nor None; borrowed */
 } py_names;
 
-/* Asks Python for the instruction that pushes a constant; false with an exception raised. */
+/* Asks Python for the instruction that pushes a constant. Returns false with an exception raised. */
 static bool ask_constant(const py_names *names, PyObject *value, nj_instruction *push)
 {
     PyObject *pair = PyObject_CallOneArg(names->constant, value);
@@ -39,7 +39,7 @@ static bool push_constant(const py_names *names, PyObject *value, nj_instruction
     return overflow == 0;
 }
 
-/* Takes a string out of its quotes and asks for its instruction. */
+/* Removes a string's quotes and asks Python for its instruction. */
 static bool push_string(const py_names *names, nj_span word, nj_instruction *push)
 {
     bool whole = word.size > 1 && word.at[word.size - 1] == *word.at;
@@ -66,8 +66,8 @@ static bool find_name(void *context, nj_span word, nj_instruction *push)
     return slot != NULL;
 }
 
-/* `assemble(words, values, slots, constant)`: the bytes of a program over `values` and `slots`, dicts by name; empty if the words have
- * none. `constant` gives the instruction that pushes a value which is neither int, bool nor None. */
+/* `assemble(words, values, slots, constant)`: returns the bytes of a program over `values` and `slots`, dicts by name; empty if the words
+ * make no valid program. `constant` returns the instruction that pushes a value other than an int, bool or None. */
 static PyObject *assemble(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *words;
@@ -85,7 +85,7 @@ static PyObject *assemble(PyObject *Py_UNUSED(module), PyObject *args)
     return PyBytes_FromStringAndSize((const char *)made.code, whole ? (Py_ssize_t)(made.length * sizeof *made.code) : 0);
 }
 
-/* `postfix(text)`: the postfix of an expression, or why the text is none as `(what, column)`. */
+/* `postfix(text)`: returns an expression in postfix, or its syntax error as `(what, column)`. */
 static PyObject *postfix(PyObject *Py_UNUSED(module), PyObject *text)
 {
     nj_span infix;
@@ -112,7 +112,7 @@ static PyObject *make_operation(void *Py_UNUSED(context), const void *operations
     return Py_BuildValue("(sisii)", it->name, it->op, word, it->word == NULL ? 0 : (int)nj_operands(it->op), it->binding);
 }
 
-/* `operations()`: of each instruction its name, number, word in postfix, operands of that and how tightly it binds. */
+/* `operations()`: returns (name, number, word in postfix, number of operands, precedence) of each instruction. */
 static PyObject *operations(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     return py_tuple(NJ_OPERATION_COUNT, make_operation, NULL, nj_operations);
@@ -120,9 +120,9 @@ static PyObject *operations(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(non
 
 static PyMethodDef functions[] = {
     {"assemble", assemble, METH_VARARGS,
-     PyDoc_STR("The program of an expression in postfix, with what is constant computed; no bytes if it has none.")},
-    {"operations", operations, METH_NOARGS, PyDoc_STR("Of each instruction its name, number, word, operands and how tightly it binds.")},
-    {"postfix", postfix, METH_O, PyDoc_STR("An expression in postfix; why it is none as (what, column).")},
+     PyDoc_STR("The program of a postfix expression, with constants folded; no bytes if it is not valid.")},
+    {"operations", operations, METH_NOARGS, PyDoc_STR("(name, number, word, number of operands, precedence) of each instruction.")},
+    {"postfix", postfix, METH_O, PyDoc_STR("An expression in postfix, or its syntax error as (what, column).")},
     {NULL},
 };
 

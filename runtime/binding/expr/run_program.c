@@ -6,7 +6,7 @@
 #include "expr/arguments.h"
 #include "expr/machine.h"
 
-/* Copies a program out of bytes that a Python `compile` made; 0, or -1 with ValueError raised. */
+/* Copies and validates the bytes of a program. Returns 0, or -1 with an exception raised. The caller frees `program->code`. */
 static int read_program(PyObject *bytes, Py_ssize_t slots, nj_program *program)
 {
     if (!PyBytes_Check(bytes) || PyBytes_GET_SIZE(bytes) % (Py_ssize_t)sizeof(nj_instruction) != 0) {
@@ -29,7 +29,7 @@ static int read_program(PyObject *bytes, Py_ssize_t slots, nj_program *program)
     return 0;
 }
 
-/* Turns (tag, bits) pairs into values; 0, or -1 with an exception raised. */
+/* Reads a tuple of (tag, bits). Returns 0, or -1 with an exception raised. */
 static int read_values(PyObject *pairs, nj_value *values)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); i++) {
@@ -44,7 +44,7 @@ static int read_values(PyObject *pairs, nj_value *values)
     return 0;
 }
 
-/* `run_program(bytes, slots)`: (tag, bits) of the result, or what failed as (op, left, right). */
+/* `run_program(bytes, slots)`: returns (tag, bits) of the result, or the operation that failed as (op, left, right). */
 static PyObject *run_program(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *bytes, *slots;
@@ -71,7 +71,7 @@ static PyObject *run_program(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef functions[] = {
     {"run_program", run_program, METH_VARARGS,
-     PyDoc_STR("Run a program over (tag, bits) slots: (tag, bits), or what failed as (op, left, right).")},
+     PyDoc_STR("Run a program over (tag, bits) slots. Return (tag, bits), or the operation that failed as (op, left, right).")},
     {NULL},
 };
 

@@ -15,12 +15,12 @@ int py_add_columns(PyObject *module)
 PyObject *py_columns_make(const unsigned char *columns, size_t rows)
 {
     Py_ssize_t size = (Py_ssize_t)(sizeof(uint32_t) * rows * NJ_COLUMN_COUNT);
-    /* not before somebody asks for columns: it imports `collections` */
+    /* imported late, since `array` imports `collections` */
     PyObject *array = NULL;
     if (py_import("array", "array", &array) < 0) {
         return NULL;
     }
-    /* an array out of bytes takes longer to make than the slices of one */
+    /* slices of one array take less time than an array from bytes for each column */
     PyObject *all = PyObject_CallFunction(array, "sy#", "I", (const char *)columns, size);
     PyObject *made = all == NULL ? NULL : PyDict_New();
     Py_DECREF(array);

@@ -6,7 +6,8 @@
 #include <Python.h>
 #include <stddef.h>
 
-/* Columns of `rows` numbers each, one after the other, as arrays: a dict by their names. */
+/* Returns a new dict of arrays, one of `rows` numbers for each column, by name; NULL with an exception raised. `columns` holds one column
+ * after the other. */
 PyObject *py_columns_make(const unsigned char *columns, size_t rows);
 
 #endif

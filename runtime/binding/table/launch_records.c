@@ -58,7 +58,7 @@ static PyObject *slots_of(const nj_layout_slot *slots, uint32_t count)
     return py_need_classes() < 0 ? NULL : py_tuple(count, make_slot, NULL, slots);
 }
 
-/* `read_layout(text, where)`: its `Slot`s, in a tuple. */
+/* `read_layout(text, where)`: returns the tuple of the layout's `Slot`s. */
 static PyObject *read_layout(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *text, *where;
@@ -77,7 +77,7 @@ static PyObject *read_layout(PyObject *Py_UNUSED(module), PyObject *args)
     return made;
 }
 
-/* `read_launch(raw, layout, where)`: the `Launch` of its JSON and of the text of its only layout. */
+/* `read_launch(raw, layout, where)`: returns the `Launch` of a JSON text and the text of its layout. */
 static PyObject *read_launch(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *raw, *text, *where;
@@ -106,12 +106,12 @@ int py_take_launch_classes(PyObject *launch, PyObject *map, PyObject *slot)
 }
 
 static PyMethodDef functions[] = {
-    {"read_launch", read_launch, METH_VARARGS, PyDoc_STR("The launch that its JSON and its layout say.")},
+    {"read_launch", read_launch, METH_VARARGS, PyDoc_STR("The launch of a JSON text and a layout.")},
     {"read_layout", read_layout, METH_VARARGS, PyDoc_STR("The slots of a layout.")},
     {NULL},
 };
 
-/* Adds the names of fields, which a function of the engine gives by number. */
+/* Adds a tuple of the field names that the engine's function `field` returns by number. */
 static int add_fields(PyObject *module, const char *name, const char *(*field)(size_t number))
 {
     const char *names[16];

@@ -1,4 +1,4 @@
-/* Launches of variant tables, as the records of runtime/table/parts.py. Every function needs the GIL. */
+/* Converts launches of variant tables to the records of runtime/table/parts.py. Every function needs the GIL. */
 #ifndef NOJIT_LAUNCH_RECORDS_H
 #define NOJIT_LAUNCH_RECORDS_H
 
@@ -7,10 +7,10 @@
 
 struct nj_launch_facts;
 
-/* Makes a `Launch` with a layout, which it steals. */
+/* Returns a new `Launch`; NULL with an exception raised. Steals `layout`. */
 PyObject *py_launch_record(const struct nj_launch_facts *launch, PyObject *layout);
 
-/* Takes the classes that launches are made as; 0, or -1 with an exception raised. */
+/* Sets the classes of these records. Returns 0, or -1 with an exception raised. */
 int py_take_launch_classes(PyObject *launch, PyObject *map, PyObject *slot);
 
 #endif

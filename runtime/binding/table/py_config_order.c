@@ -1,4 +1,4 @@
-/* Ranks configs of tuning blocks that are given as tuples. */
+/* Ranks the configs of tuning blocks, which Python passes as tuples. */
 #include "module.h"
 #include "python/at_import.h"
 #include "python/tuples.h"
@@ -8,7 +8,7 @@
 #include "select/estimate.h"
 #include "select/tuning_key.h"
 
-/* What a call of `rank_configs` or of its like passes. */
+/* The common arguments of `rank_configs`, `estimate` and `nearest`. */
 typedef struct {
     py_pile *pile;
     int64_t key[NJ_TUNING_KEYS_MAX];
@@ -27,8 +27,8 @@ static bool read_key(PyObject *key, long long multiprocessors, py_asked *asked)
     return py_read_point(key, asked->key, asked->preference.key_count);
 }
 
-/* `rank_configs(block, key, multiprocessors)`: the configs of a block, the best first. A block is (key values, configs, how far each
- * is behind, costs), as `TuningBlock` gives them. */
+/* `rank_configs(block, key, multiprocessors)`: returns the configs of a block, best first. A block is (key values, configs, how far each
+ * config is behind the best, costs), as `TuningBlock` returns it. */
 static PyObject *rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *block, *key, *made = NULL;
@@ -47,7 +47,8 @@ static PyObject *rank_configs(PyObject *Py_UNUSED(module), PyObject *args)
     return made;
 }
 
-/* `estimate(costs, key, multiprocessors)`: what each config is estimated to take; None where that cannot be computed. */
+/* `estimate(costs, key, multiprocessors)`: returns a dict of each config's estimated time in picoseconds; None if it cannot be
+ * computed. */
 static PyObject *estimate(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *costs, *key, *made = NULL;
@@ -75,7 +76,7 @@ static PyObject *estimate(PyObject *Py_UNUSED(module), PyObject *args)
     return made;
 }
 
-/* `nearest(points, key)`: the place of the nearest point. */
+/* `nearest(points, key)`: returns the index of the nearest point. */
 static PyObject *nearest(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *points, *key, *made = NULL;
@@ -113,7 +114,7 @@ static PyObject *make_sums(const uint32_t *configs, const double *sums, size_t c
     return made;
 }
 
-/* `behind_in_sum(weights, configs, behind)`: how far each config is behind in sum, as a dict. */
+/* `behind_in_sum(configs, behind)`: returns a dict of how far each config is behind the best, summed over the rows. */
 static PyObject *behind_in_sum(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *use, *behind, *made = NULL;
@@ -144,7 +145,7 @@ static PyObject *behind_in_sum(PyObject *Py_UNUSED(module), PyObject *args)
     return made;
 }
 
-/* `bucket_of(bucket, value)`: a number of a key, rounded. */
+/* `bucket_of(bucket, value)`: returns a key value rounded to its bucket. */
 static PyObject *bucket_of(PyObject *Py_UNUSED(module), PyObject *args)
 {
     int overflow;
@@ -164,10 +165,10 @@ static PyObject *bucket_of(PyObject *Py_UNUSED(module), PyObject *args)
 static PyMethodDef functions[] = {
     {"rank_configs", rank_configs, METH_VARARGS, PyDoc_STR("The configs of a block for a key, the best first.")},
     {"estimate", estimate, METH_VARARGS,
-     PyDoc_STR("What configs are estimated to take, in picoseconds; None where that cannot be computed.")},
-    {"nearest", nearest, METH_VARARGS, PyDoc_STR("The place of the point nearest to a key.")},
-    {"behind_in_sum", behind_in_sum, METH_VARARGS, PyDoc_STR("How far each config is behind the best of rows in sum.")},
-    {"bucket_of", bucket_of, METH_VARARGS, PyDoc_STR("A number of a tuning key, rounded to its bucket.")},
+     PyDoc_STR("The estimated time of configs, in picoseconds; None if it cannot be computed.")},
+    {"nearest", nearest, METH_VARARGS, PyDoc_STR("The index of the point nearest to a key.")},
+    {"behind_in_sum", behind_in_sum, METH_VARARGS, PyDoc_STR("How far each config is behind the best, summed over rows.")},
+    {"bucket_of", bucket_of, METH_VARARGS, PyDoc_STR("A tuning key value rounded to its bucket.")},
     {NULL},
 };
 

@@ -17,8 +17,8 @@ PyTypeObject *py_row_type;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *table, *ids; /* that the facts are of */
-    uint32_t image;        /* its number */
+    PyObject *table, *ids; /* from which the facts borrow; owned */
+    uint32_t image;        /* number of the row's image */
     nj_row_facts facts;
 } py_row;
 
@@ -75,7 +75,7 @@ static void row_dealloc(py_row *self)
     Py_DECREF(type);
 }
 
-/* What tells images apart that are held against the row: the symbol and the launch alone do not, for two rows may have one image. */
+/* Returns all facts that an image must match. Two rows may share an image, so its number does not tell whether they expect the same. */
 static PyObject *row_entry(py_row *self, void *Py_UNUSED(closure))
 {
     const nj_expected_image *entry = &self->facts.entry;
@@ -95,7 +95,7 @@ static PyGetSetDef row_getters[] = {
 };
 
 static PyType_Slot row_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Row(table, row, ids, arch, arguments, where)\n--\n\nWhat a row of a table gives a plan, checked.")},
+    {Py_tp_doc, (void *)PyDoc_STR("Row(table, row, ids, arch, arguments, where)\n--\n\nThe validated facts of a table's row that a plan needs.")},
     {Py_tp_new, row_new},
     {Py_tp_dealloc, row_dealloc},
     {Py_tp_getset, row_getters},
@@ -119,7 +119,7 @@ static bool set_constexpr(void *context, nj_span name, const nj_constant *value)
     return set;
 }
 
-/* `row_constexprs(table, row)`: what each constexpr and option is for a row, as a dict. */
+/* `row_constexprs(table, row)`: returns a dict of the constexprs and options of a row. */
 static PyObject *row_constexprs(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *handle;
@@ -135,8 +135,8 @@ static PyObject *row_constexprs(PyObject *Py_UNUSED(module), PyObject *args)
     return values;
 }
 
-/* `map_fault(kind, swizzle, element_bytes, element_type, block, fp4_padded)`: what a tensor map lacks to be a descriptor's; None if
- * nothing. */
+/* `map_fault(kind, swizzle, element_bytes, element_type, block, fp4_padded)`: returns which requirement of a descriptor a tensor map
+ * does not meet; None if it meets all. */
 static PyObject *map_fault(PyObject *Py_UNUSED(module), PyObject *args)
 {
     const char *kind;
@@ -157,9 +157,9 @@ static PyObject *map_fault(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"row_constexprs", row_constexprs, METH_VARARGS, PyDoc_STR("What each constexpr and option is for a row.")},
+    {"row_constexprs", row_constexprs, METH_VARARGS, PyDoc_STR("The constexprs and options of a row, as a dict.")},
     {"map_fault", map_fault, METH_VARARGS,
-     PyDoc_STR("What a tensor map must be to be that of a descriptor, and is not; None if nothing.")},
+     PyDoc_STR("The requirement of a descriptor that a tensor map does not meet; None if it meets all.")},
     {NULL},
 };
 

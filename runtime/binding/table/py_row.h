@@ -1,4 +1,4 @@
-/* Rows of variant tables for Python: what the engine reads of one to make a plan. */
+/* `_core.Row`: the facts of a table's row that a plan needs. */
 #ifndef NOJIT_PY_ROW_H
 #define NOJIT_PY_ROW_H
 
@@ -9,7 +9,7 @@
 
 extern PyTypeObject *py_row_type;
 
-/* What an object of that type holds. */
+/* Returns the facts of an object of `py_row_type`, borrowed. */
 const nj_row_facts *py_row_of(PyObject *row);
 
 #endif

@@ -17,15 +17,15 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *raw;   /* bytes, in which the table lies */
-    PyObject *parts; /* dict: those that were asked for, by their names */
+    PyObject *raw;   /* bytes of the table; owned */
+    PyObject *parts; /* dict of the parts made so far, by name; owned */
     nj_table table;
 } py_table;
 
 /* Set once by `py_add_table` under the import lock, and never changed. */
 static PyTypeObject *table_type;
 
-/* `read_table(raw, rows, images, where)`: a `Table`. Raises the rule that is broken. */
+/* `read_table(raw, rows, images, where)`: returns a `Table`. Raises BundleFormatError with the broken rule. */
 static PyObject *read_table(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *raw, *where;
@@ -79,7 +79,7 @@ static Py_ssize_t table_length(py_table *self)
     return (Py_ssize_t)self->table.rows;
 }
 
-/* Makes a part, once: whoever asks, from whatever thread, gets the same object. */
+/* Makes a part once: every caller, in any thread, gets the same object. */
 static PyObject *table_part(py_table *self, PyObject *name)
 {
     PyObject *known = PyDict_GetItemWithError(self->parts, name);
@@ -93,7 +93,7 @@ static PyObject *table_part(py_table *self, PyObject *name)
     return known;
 }
 
-/* Checks that a number is below `count`; false with IndexError raised. `what` names what is numbered. */
+/* Requires a number from 0 to `count` - 1. Returns false with IndexError raised. `what` names the numbered objects in the error. */
 static bool read_number(Py_ssize_t number, size_t count, const char *what)
 {
     bool right = number >= 0 && (size_t)number < count;
@@ -173,7 +173,7 @@ static int compare_loaded(const void *one, const void *other)
     return a->row < b->row ? -1 : a->row > b->row;
 }
 
-/* Reads the images and launches of some rows, of all if `list` is None; false with an exception raised. */
+/* Reads the images and launches of the rows in `list`, or of all rows if it is None. Returns false with an exception raised. */
 static bool take_rows(const py_table *self, PyObject *list, loaded_row *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -240,19 +240,19 @@ static PyObject *table_signature(py_table *self, PyObject *Py_UNUSED(none))
 static PyMethodDef methods[] = {
     {"signature", (PyCFunction)table_signature, METH_NOARGS, PyDoc_STR("Params and names of options, as `Dispatcher` takes them.")},
     {"part", (PyCFunction)table_part, METH_O, PyDoc_STR("A pool or another field of the table, by its name.")},
-    {"launch", (PyCFunction)table_launch, METH_VARARGS, PyDoc_STR("A launch by its number, whose layout a function gives by its number.")},
+    {"launch", (PyCFunction)table_launch, METH_VARARGS, PyDoc_STR("launch(number, layout_of, where): a launch; layout_of(number) gives its layout.")},
     {"layout", (PyCFunction)table_layout, METH_O, PyDoc_STR("The text of a layout by its number.")},
     {"check", (PyCFunction)table_check, METH_O, PyDoc_STR("Check every launch and row.")},
-    {"check_row", (PyCFunction)table_check_row, METH_VARARGS, PyDoc_STR("Check what one row packs.")},
+    {"check_row", (PyCFunction)table_check_row, METH_VARARGS, PyDoc_STR("Check the packed arguments of one row.")},
     {"rows_to_load", (PyCFunction)table_rows_to_load, METH_O,
-     PyDoc_STR("The first row of each image and launch, by image and launch, of a list of rows; of all for None.")},
-    {"launch_count", (PyCFunction)table_launch_count, METH_NOARGS, PyDoc_STR("How many launches there are.")},
+     PyDoc_STR("Of a list of rows, or of all for None, the first row of each (image, launch), in their order.")},
+    {"launch_count", (PyCFunction)table_launch_count, METH_NOARGS, PyDoc_STR("Number of launches.")},
     {"expression_chars", (PyCFunction)table_expression_chars, METH_NOARGS, PyDoc_STR("Count the characters of all expressions.")},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot table_slots[] = {
-    {Py_tp_doc, PyDoc_STR("A variant table that keeps the rules. Immutable.")},
+    {Py_tp_doc, PyDoc_STR("A validated variant table. Immutable.")},
     {Py_tp_dealloc, table_dealloc},
     {Py_tp_methods, methods},
     {Py_sq_length, table_length},
@@ -266,7 +266,7 @@ static PyType_Spec table_spec = {
     .slots = table_slots,
 };
 
-/* `is_cost(words, keys)`: whether an expression in postfix is a number, over so many numbers of a key and the multiprocessors. */
+/* `is_cost(words, keys)`: returns whether a postfix expression computes a number from `keys` key values and the multiprocessors. */
 static PyObject *is_cost(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *words;
@@ -281,7 +281,7 @@ static PyObject *is_cost(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"read_table", read_table, METH_VARARGS, PyDoc_STR("A variant table, whose rules are checked.")},
+    {"read_table", read_table, METH_VARARGS, PyDoc_STR("Read and validate a variant table.")},
     {"is_cost", is_cost, METH_VARARGS, PyDoc_STR("Whether an expression in postfix is the cost of a config.")},
     {NULL},
 };

@@ -1,4 +1,4 @@
-/* Variant tables of bundles, as Python holds them. */
+/* `_core.Table`: the variant table of a kernel in a bundle. */
 #ifndef NOJIT_PY_TABLE_H
 #define NOJIT_PY_TABLE_H
 
@@ -7,7 +7,7 @@
 
 struct nj_table;
 
-/* The table of a `Table`, which keeps it alive; NULL with an exception raised for another object. */
+/* Returns the table that a `Table` owns, borrowed; NULL with TypeError raised for another object. */
 const struct nj_table *py_table_of(PyObject *handle);
 
 #endif

@@ -13,7 +13,7 @@
 
 static PyTypeObject *tuning_type;
 
-/* Reads a table: (device, multiprocessors, bytes of memory, blocks), each block with the cases that it is of. */
+/* Reads a tuning table: (device, multiprocessors, bytes of memory, blocks). Each of `blocks` is (cases, block). */
 static bool read_table(PyObject *object, uint32_t key_count, py_pile **pile, nj_tuning_table *table)
 {
     PyObject *device, *blocks;
@@ -93,7 +93,7 @@ static void tuning_dealloc(py_tuning *self)
     Py_DECREF(type);
 }
 
-/* The place of the table of the device that is most like one. */
+/* Returns the index of the tuning table of the most similar device. */
 static PyObject *tuning_closest(py_tuning *self, PyObject *args)
 {
     PyObject *name;
@@ -109,7 +109,7 @@ static PyObject *tuning_closest(py_tuning *self, PyObject *args)
     return PyLong_FromSize_t(nj_closest_table(self->tuning, device, multiprocessors, memory_bytes));
 }
 
-/* Finds what a tuning says on the device with a number: false with an exception raised. */
+/* Finds the tuning table and multiprocessors for a device. Returns false with an exception raised. */
 static bool find_tuned(const nj_tuning *tuning, PyObject *device, nj_tuned *tuned)
 {
     nj_error error;
@@ -166,15 +166,15 @@ int py_ordering_own(const nj_table *table, PyObject *device, py_ordering *orderi
 
 static PyMethodDef tuning_methods[] = {
     {"on", (PyCFunction)tuning_on, METH_O,
-     PyDoc_STR("The place of the table that counts on a device, -1 if there is none, and the device's multiprocessors. Without a "
-               "device, the first table counts.")},
+     PyDoc_STR("(index of the tuning table to use on a device, or -1; the device's multiprocessors). Without a device, the first table "
+               "is used.")},
     {"closest", (PyCFunction)tuning_closest, METH_VARARGS,
-     PyDoc_STR("The place of the table of the device most like one, by name, multiprocessors and bytes of memory.")},
+     PyDoc_STR("The index of the table of the most similar device, by name, multiprocessors and bytes of memory.")},
     {NULL},
 };
 
 static PyType_Slot tuning_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Tuning(table) or Tuning(key, bucket, tables)\n--\n\nWhat orders the configs of a kernel.")},
+    {Py_tp_doc, (void *)PyDoc_STR("Tuning(table) or Tuning(key, bucket, tables)\n--\n\nMeasurements and estimates that rank the configs of a kernel.")},
     {Py_tp_new, tuning_new},
     {Py_tp_dealloc, tuning_dealloc},
     {Py_tp_methods, tuning_methods},

@@ -14,7 +14,7 @@
 
 #include <stdatomic.h>
 
-/* Set once by `take_records` under the import lock of the classes' module, before `taken` is, and never changed. */
+/* Set once by `take_records`, under the import lock of the classes' module and before `taken`. Never changed. */
 static struct {
     py_record param, axis, derived, one_case, config;
     py_record tuning, tuning_table, block, device;
@@ -28,7 +28,7 @@ int py_need_classes(void)
     return atomic_load_explicit(&taken, memory_order_acquire) ? 0 : py_import_only("nojit.runtime.table.parts");
 }
 
-/* What a part is made with. */
+/* Context of the functions that make parts. */
 typedef struct {
     const nj_table *table;
     py_texts texts;
@@ -96,7 +96,7 @@ static PyObject *make_case(void *it, const void *items, size_t number)
                                                            py_tuple_of_numbers(point->places, ((py_maker *)it)->table->axis_count)});
 }
 
-/* Pairs two objects, which it steals; NULL if one is NULL, with an exception raised. */
+/* Returns a new tuple of two objects; NULL with an exception raised. Steals both, which may be NULL with an exception raised. */
 static PyObject *pair_of(PyObject *first, PyObject *second)
 {
     PyObject *pair = first == NULL || second == NULL ? NULL : PyTuple_Pack(2, first, second);
@@ -258,7 +258,7 @@ PyObject *py_table_part(const nj_table *table, PyObject *name)
     return NULL;
 }
 
-/* A param as `Dispatcher` takes it: (name, whether it is a constexpr), and a third, the default, where a runtime param has one. */
+/* Makes a param of `Dispatcher`: (name, is_constexpr), or (name, is_constexpr, default) for a runtime param with a default. */
 static PyObject *make_call_param(void *it, const void *items, size_t number)
 {
     const nj_param *param = (const nj_param *)items + number;
@@ -275,7 +275,7 @@ static PyObject *make_call_param(void *it, const void *items, size_t number)
     return made;
 }
 
-/* Adds the names of a config's options that no config before it has. */
+/* Adds the names of a config's options that are not in `names`. */
 static bool add_options(py_maker *it, const nj_config *config, PyObject *names)
 {
     for (uint32_t i = 0; i < config->option_count; i++) {
@@ -331,7 +331,7 @@ static int take_table_classes(PyObject *given)
     return 0;
 }
 
-/* `take_records((Param, ...), MISSING, Launch, TensorMap, Slot)`: has the parts and launches of tables made as these. */
+/* `take_records((Param, ...), MISSING, Launch, TensorMap, Slot)`: sets the classes of the records for parts and launches. */
 static PyObject *take_records(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *parts, *missing, *launch, *map, *slot;
@@ -350,7 +350,7 @@ static PyObject *take_records(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"take_records", take_records, METH_VARARGS, PyDoc_STR("Take the classes that parts and launches of tables are made as.")},
+    {"take_records", take_records, METH_VARARGS, PyDoc_STR("Set the classes of the records for parts and launches of tables.")},
     {NULL},
 };
 

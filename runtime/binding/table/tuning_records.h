@@ -1,4 +1,4 @@
-/* Reads the parts of a tuning from tuples of Python's; each returns false or NULL with an exception raised. */
+/* Reads the parts of a tuning from Python tuples. Functions return false or NULL with an exception raised. */
 #ifndef NOJIT_TUNING_RECORDS_H
 #define NOJIT_TUNING_RECORDS_H
 
@@ -10,13 +10,13 @@
 
 #include "table/table.h"
 
-/* Takes a tuple of at most so many. */
+/* Requires a tuple of at most `most` items. */
 bool py_is_short_tuple(PyObject *object, Py_ssize_t most);
 
-/* Reads a tuple of ints from 0. */
+/* Reads a tuple of ints that fit uint32_t. */
 uint32_t *py_read_numbers(PyObject *numbers, py_pile **pile, uint32_t *count);
 
-/* Reads as many ints of 63 bits as a key has, which is not checked here. */
+/* Reads a tuple of `count` ints that are not negative and fit int64_t. */
 bool py_read_point(PyObject *numbers, int64_t *point, uint32_t count);
 
 /* Reads the name of a bucket. */
@@ -25,10 +25,10 @@ bool py_read_bucket(PyObject *name, nj_bucket *bucket);
 /* Reads measured problems. */
 bool py_read_problems(PyObject *at, PyObject *use, PyObject *behind, uint32_t key_count, py_pile **pile, nj_tuning_block *block);
 
-/* Reads pairs of a config and a cost. */
+/* Reads a tuple of (config, cost). */
 bool py_read_costs(PyObject *costs, py_pile **pile, nj_tuning_block *block);
 
-/* Reads a block: (key values, configs, how far each is behind, costs). */
+/* Reads a block: (key values, configs, how far each config is behind the best, costs). */
 bool py_read_block(PyObject *object, uint32_t key_count, py_pile **pile, nj_tuning_block *block);
 
 #endif

@@ -41,7 +41,7 @@ static bool take_fields(PyObject *argument, argument_fields *fields)
     return true;
 }
 
-/* What a pointer or a descriptor is of: NJ_DTYPE_COUNT, which no type is of, for a name that is none. */
+/* Returns the dtype of a pointer or descriptor by name; NJ_DTYPE_COUNT, which matches no type, for an unknown name. */
 static uint8_t dtype_of(PyObject *name)
 {
     const char *text = PyUnicode_AsUTF8(name);
@@ -152,7 +152,7 @@ int py_argument_read(PyObject *argument, const nj_ids *ids, py_read_arguments *i
     return status;
 }
 
-/* Types that an argument is held to. */
+/* An argument and the types of its param. */
 typedef struct {
     nj_ids *ids;
     nj_param_types param;
@@ -203,7 +203,7 @@ static judged *read_judged(PyObject *types, PyObject *argument)
     return NULL;
 }
 
-/* `takes(type, argument)`: whether a param of a type takes an argument. */
+/* `takes(type, argument)`: returns whether a param of a type accepts an argument. */
 static PyObject *takes(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *type, *argument;
@@ -222,7 +222,8 @@ static PyObject *takes(PyObject *Py_UNUSED(module), PyObject *args)
     return PyBool_FromLong(takes);
 }
 
-/* `coerced(types, argument)`: (kind, value) that Triton makes of an argument for a param of such types; None if it stays. */
+/* `coerced(types, argument)`: returns the (kind, value) to which Triton converts an argument of a param with these types; None if it does
+ * not convert it. */
 static PyObject *coerced(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *types, *argument;
@@ -249,7 +250,7 @@ static PyObject *coerced(PyObject *Py_UNUSED(module), PyObject *args)
     }
 }
 
-/* Reads values that were built; NULL with an exception raised. */
+/* Reads the values that variants were built with; NULL with an exception raised. */
 static const nj_constant **read_known(PyObject *known, py_pile **pile)
 {
     size_t count = (size_t)PyTuple_GET_SIZE(known);
@@ -264,7 +265,7 @@ static const nj_constant **read_known(PyObject *known, py_pile **pile)
     return made;
 }
 
-/* `resolved(value, known)`: what a constexpr stands for where only dtypes are known. */
+/* `resolved(value, known)`: returns a constexpr value with names of dtypes replaced by the dtypes, if `known` values are dtypes only. */
 static PyObject *resolved(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *value, *known, *made = NULL;
@@ -288,10 +289,10 @@ static PyObject *resolved(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"takes", takes, METH_VARARGS, PyDoc_STR("Whether a param of a type takes an argument.")},
+    {"takes", takes, METH_VARARGS, PyDoc_STR("Whether a param of a type accepts an argument.")},
     {"coerced", coerced, METH_VARARGS,
-     PyDoc_STR("What Triton makes of an argument for a param of some types, as (kind, value); None if it stays.")},
-    {"resolved", resolved, METH_VARARGS, PyDoc_STR("What a constexpr stands for where only dtypes are known.")},
+     PyDoc_STR("(kind, value) to which Triton converts an argument of a param with some types; None if it does not.")},
+    {"resolved", resolved, METH_VARARGS, PyDoc_STR("A constexpr value with names of dtypes replaced by the dtypes, if all known values are dtypes.")},
     {NULL},
 };
 

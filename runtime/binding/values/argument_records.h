@@ -1,4 +1,4 @@
-/* Arguments as runtime/call/call_facts.py describes them, for the engine. Every function needs the GIL. */
+/* Converts the `Argument`s of runtime/call/call_facts.py to the engine's values. Every function needs the GIL. */
 #ifndef NOJIT_ARGUMENT_RECORDS_H
 #define NOJIT_ARGUMENT_RECORDS_H
 
@@ -7,7 +7,7 @@
 #include "expr/arguments.h"
 #include "select/constant_ids.h"
 
-/* What is read of the arguments of one call. */
+/* The engine's values of one call's arguments. */
 typedef struct {
     nj_value values[NJ_ARGUMENTS_MAX];
     nj_value leaves[NJ_LEAVES_MAX];
@@ -15,7 +15,7 @@ typedef struct {
     uint16_t leaf_count, descriptor_count;
 } py_read_arguments;
 
-/* Reads an `Argument`: 0, or -1 with an exception raised. Strings, dtypes and functions are looked up among `ids`. */
+/* Reads an `Argument`. Returns 0, or -1 with an exception raised. Looks up strings, dtypes and functions in `ids`. */
 int py_argument_read(PyObject *argument, const nj_ids *ids, py_read_arguments *into, nj_value *value);
 
 #endif

@@ -78,7 +78,7 @@ PyObject *py_make_one_value(const nj_constant *constant)
     return made;
 }
 
-/* `read_value(raw, where)`: the value of its JSON. */
+/* `read_value(raw, where)`: returns the constexpr value of a JSON text. */
 static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *raw, *where;
@@ -100,7 +100,7 @@ static PyObject *read_value(PyObject *Py_UNUSED(module), PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"read_value", read_value, METH_VARARGS, PyDoc_STR("The constexpr value that JSON spells.")},
+    {"read_value", read_value, METH_VARARGS, PyDoc_STR("The constexpr value of a JSON text.")},
     {NULL},
 };
 

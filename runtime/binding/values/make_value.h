@@ -1,4 +1,4 @@
-/* Python objects of the engine's values: what tables and types hold, for Python. Every function needs the GIL. */
+/* Converts the engine's constants to Python objects. Every function needs the GIL. */
 #ifndef NOJIT_MAKE_VALUE_H
 #define NOJIT_MAKE_VALUE_H
 
@@ -11,7 +11,7 @@ struct nj_constant;
 
 enum { PY_KEPT_TEXTS = 64 };
 
-/* Texts that were made lately. Most of a table is a few texts over and over: the last of each hash is kept. */
+/* A cache of str objects, one for each hash, since a table repeats a few texts many times. */
 typedef struct {
     struct {
         nj_span text;
@@ -21,13 +21,13 @@ typedef struct {
 
 void py_texts_clear(py_texts *texts);
 
-/* A str of UTF-8, perhaps one that was made before; NULL with an exception raised. */
+/* Returns a str of UTF-8 as a new reference, from the cache if it has one; NULL with an exception raised. */
 PyObject *py_texts_make(py_texts *texts, nj_span utf8);
 
-/* The value of a constant, as runtime/values.py has it, new; NULL with an exception raised. */
+/* Returns a constant as a value of runtime/values.py, a new reference; NULL with an exception raised. */
 PyObject *py_make_value(py_texts *texts, const struct nj_constant *constant);
 
-/* The value of a single constant. */
+/* Does the same without a cache of texts. */
 PyObject *py_make_one_value(const struct nj_constant *constant);
 
 #endif

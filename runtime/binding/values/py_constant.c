@@ -28,7 +28,7 @@ bool py_is_simple(PyObject *value)
     return value == Py_None || PyBool_Check(value) || PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyUnicode_CheckExact(value);
 }
 
-/* Reads an int of at most 64 bits and a sign. */
+/* Reads an int whose magnitude fits 64 bits; a larger one gets PY_CONSTANT_FOREIGN. */
 static int read_int(PyObject *value, nj_constant *constant)
 {
     int overflow;
@@ -85,7 +85,7 @@ static int read_tuple(PyObject *value, py_pile **pile, nj_constant *constant)
     return status;
 }
 
-/* Reads a DType or a FunctionRef, by the class's name: their module itself needs the binding. */
+/* Reads a DType or a FunctionRef. Compares the class's name, since their module imports the binding. */
 static int read_named(PyObject *value, nj_constant *constant)
 {
     const char *type = Py_TYPE(value)->tp_name;

@@ -32,7 +32,7 @@ int py_ids_string(py_ids *self, PyObject *string, nj_value *value)
     return status;
 }
 
-/* (tag, bits) of a constant, which gets an id if it has none. */
+/* Returns (tag, bits) of a constant. Gives it an id if it has none. */
 static PyObject *ids_add(py_ids *self, PyObject *object)
 {
     py_pile *pile = NULL;
@@ -52,7 +52,7 @@ static PyObject *ids_add(py_ids *self, PyObject *object)
     return pair;
 }
 
-/* (tag, bits) of a constant; NJ_TAG_UNKNOWN if no variant knows it. */
+/* Returns (tag, bits) of a constant; the tag is NJ_TAG_UNKNOWN if the constant has no id. */
 static PyObject *ids_find(py_ids *self, PyObject *object)
 {
     py_pile *pile = NULL;
@@ -95,13 +95,13 @@ static void ids_dealloc(py_ids *self)
 }
 
 static PyMethodDef ids_methods[] = {
-    {"add", (PyCFunction)ids_add, METH_O, PyDoc_STR("The tag and the 64 bits of a constexpr, which gets an id if it has none.")},
-    {"find", (PyCFunction)ids_find, METH_O, PyDoc_STR("The tag and the 64 bits of a constexpr; tag 7 if no variant knows it.")},
+    {"add", (PyCFunction)ids_add, METH_O, PyDoc_STR("(tag, bits) of a constexpr. Give it an id if it has none.")},
+    {"find", (PyCFunction)ids_find, METH_O, PyDoc_STR("(tag, bits) of a constexpr; tag 7 if it has no id.")},
     {NULL},
 };
 
 static PyType_Slot ids_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Ids of the strings, dtypes, functions and tuples that some variant or expression of a kernel knows.")},
+    {Py_tp_doc, (void *)PyDoc_STR("Ids of the strings, dtypes, functions and tuples in a kernel's variants and expressions.")},
     {Py_tp_new, ids_new},
     {Py_tp_dealloc, ids_dealloc},
     {Py_tp_methods, ids_methods},

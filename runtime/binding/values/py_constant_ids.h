@@ -1,4 +1,4 @@
-/* The engine's ids of strings, dtypes and functions, as a Python object: one for each kernel. */
+/* `_core.Ids`: a kernel's ids of strings, dtypes and functions. One per kernel. */
 #ifndef NOJIT_PY_CONSTANT_IDS_H
 #define NOJIT_PY_CONSTANT_IDS_H
 
@@ -10,12 +10,12 @@
 typedef struct {
     PyObject_HEAD
     nj_ids *ids;
-    PyObject *strings; /* dict: bits of strings that were found before, by the string */
+    PyObject *strings; /* dict: cached bits by string; owned */
 } py_ids;
 
 extern PyTypeObject *py_ids_type;
 
-/* What a string stands for that is passed as a constexpr: 0, or -1 with an exception raised. */
+/* Gets the engine's value of a string that is passed as a constexpr. Returns 0, or -1 with an exception raised. */
 int py_ids_string(py_ids *self, PyObject *string, nj_value *value);
 
 #endif

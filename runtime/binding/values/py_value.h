@@ -1,4 +1,4 @@
-/* Numbers of Python's as values of the engine. */
+/* Converts Python ints to the engine's values. */
 #ifndef NOJIT_PY_VALUE_H
 #define NOJIT_PY_VALUE_H
 
@@ -8,7 +8,7 @@
 #include "expr/value.h"
 #include "select/coerced_call.h"
 
-/* Reads an int that is no bool. One beyond 64 bits is unknown here, and the slow path says so. */
+/* Reads an int that is no bool. An int of more than 64 bits gets NJ_TAG_UNKNOWN, and the slow path words the error. */
 static inline void py_read_int(PyObject *object, nj_value *value)
 {
     int overflow;

@@ -1,4 +1,4 @@
-/* Types as signatures name them (engine/table/type_name.h), for Python. */
+/* The functions of Python that read type names of signatures (engine/table/type_name.h). */
 #include "module.h"
 #include "python/tuples.h"
 #include "python/utf8.h"
@@ -7,7 +7,7 @@
 #include "launch/row_facts.h"
 #include "table/type_name.h"
 
-/* `is_type(text)`: whether it is a type, in its one spelling. */
+/* `is_type(text)`: returns whether a text is a type in canonical spelling. */
 static PyObject *is_type(PyObject *Py_UNUSED(module), PyObject *text)
 {
     PyObject *utf8 = py_encode_text(text);
@@ -16,7 +16,7 @@ static PyObject *is_type(PyObject *Py_UNUSED(module), PyObject *text)
     return answer;
 }
 
-/* `constant_of(type)`: the value of a constant. Raises ValueError for any other text. */
+/* `constant_of(type)`: returns the value of a constant's type. Raises ValueError for any other text. */
 static PyObject *constant_of(PyObject *Py_UNUSED(module), PyObject *type)
 {
     PyObject *utf8 = py_encode_text(type), *made = NULL;
@@ -39,7 +39,7 @@ static bool add_leaf(void *context, nj_span path, nj_span type)
     return py_append(context, Py_BuildValue("(NN)", py_text(path), py_text(type)));
 }
 
-/* `leaves(type, path)`: path and type of each leaf. */
+/* `leaves(type, path)`: returns (path, type) of each leaf. */
 static PyObject *leaves(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *type, *path;
@@ -58,7 +58,7 @@ static PyObject *leaves(PyObject *Py_UNUSED(module), PyObject *args)
     return leaves;
 }
 
-/* `members(type)`: the members of a tuple, in a list. */
+/* `members(type)`: returns the list of the member types of a tuple's type. */
 static PyObject *members(PyObject *Py_UNUSED(module), PyObject *type)
 {
     PyObject *utf8 = py_encode_text(type), *list = utf8 == NULL ? NULL : PyList_New(0);
@@ -73,7 +73,7 @@ static PyObject *members(PyObject *Py_UNUSED(module), PyObject *type)
     return list;
 }
 
-/* `descriptor_parts(type)`: the element and the block of a descriptor. */
+/* `descriptor_parts(type)`: returns (element, block shape) of a descriptor's type. */
 static PyObject *descriptor_parts(PyObject *Py_UNUSED(module), PyObject *type)
 {
     PyObject *utf8 = py_encode_text(type), *made = NULL;
@@ -87,7 +87,7 @@ static PyObject *descriptor_parts(PyObject *Py_UNUSED(module), PyObject *type)
     return made;
 }
 
-/* `param_bytes(type)`: the bytes of a parameter of the compiled kernel; 0 for a type that no single parameter has. */
+/* `param_bytes(type)`: returns the size of the compiled kernel's parameter; 0 for a type that is not passed as a single one. */
 static PyObject *param_bytes(PyObject *Py_UNUSED(module), PyObject *type)
 {
     uint8_t dtype;
@@ -97,7 +97,7 @@ static PyObject *param_bytes(PyObject *Py_UNUSED(module), PyObject *type)
     return bytes;
 }
 
-/* Reads the dtype that a text names: 1, 0 if it names none, -1 with an exception raised. */
+/* Reads the name of a dtype. Returns 1, 0 if the text is no such name, or -1 with an exception raised. */
 static int read_dtype(PyObject *text, const nj_dtype_facts **facts)
 {
     PyObject *utf8 = py_encode_text(text);
@@ -107,7 +107,7 @@ static int read_dtype(PyObject *text, const nj_dtype_facts **facts)
     return utf8 == NULL ? -1 : dtype != NJ_DTYPE_COUNT;
 }
 
-/* `element_name(text)`, `dtype_name(text)`: an element in the spelling of types, or of Triton's dtypes; None if the text names none. */
+/* `element_name(text)`, `dtype_name(text)`: return the name of a dtype in types, or in Triton; None if the text names no dtype. */
 static PyObject *element_name(PyObject *Py_UNUSED(module), PyObject *text)
 {
     const nj_dtype_facts *facts;
@@ -122,7 +122,7 @@ static PyObject *dtype_name(PyObject *Py_UNUSED(module), PyObject *text)
     return known < 0 ? NULL : known == 0 ? Py_NewRef(Py_None) : PyUnicode_FromString(facts->constexpr_name);
 }
 
-/* `dtype_words()`: every name of a dtype, without a module's. */
+/* `dtype_words()`: returns every name of a dtype, without the prefix of a module. */
 static PyObject *dtype_words(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     PyObject *words = PyList_New(0);
@@ -143,13 +143,13 @@ static PyObject *dtype_fact(void *Py_UNUSED(context), const void *Py_UNUSED(item
     return Py_BuildValue("(ssiO)", facts->name, kinds[facts->kind], facts->bytes, facts->is_scalar ? Py_True : Py_False);
 }
 
-/* `dtypes()`: of each dtype its name in types, its kind, its bytes, and whether a param can be one. */
+/* `dtypes()`: returns (name in types, kind, bytes, whether a scalar param can have it) of each dtype. */
 static PyObject *dtypes(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none))
 {
     return py_tuple(NJ_DTYPE_COUNT - NJ_DTYPE_I1, dtype_fact, NULL, NULL);
 }
 
-/* `escaped(text)`: a text as it stands in the type of a constant. */
+/* `escaped(text)`: returns a text as escaped in the type of a constant. */
 static PyObject *escaped(PyObject *Py_UNUSED(module), PyObject *text)
 {
     nj_span utf8;
@@ -163,16 +163,16 @@ static PyObject *escaped(PyObject *Py_UNUSED(module), PyObject *text)
 }
 
 static PyMethodDef functions[] = {
-    {"is_type", is_type, METH_O, PyDoc_STR("Whether a text is a type in its one spelling.")},
+    {"is_type", is_type, METH_O, PyDoc_STR("Whether a text is a type in canonical spelling.")},
     {"constant_of", constant_of, METH_O, PyDoc_STR("The value of a constant's type.")},
-    {"escaped", escaped, METH_O, PyDoc_STR("A text as it stands in the type of a constant.")},
+    {"escaped", escaped, METH_O, PyDoc_STR("A text as escaped in the type of a constant.")},
     {"leaves", leaves, METH_VARARGS, PyDoc_STR("The path and the type of each leaf of a type.")},
     {"members", members, METH_O, PyDoc_STR("The members of a tuple's type.")},
-    {"param_bytes", param_bytes, METH_O, PyDoc_STR("The bytes of a parameter by its type; 0 for a type that no parameter has.")},
-    {"element_name", element_name, METH_O, PyDoc_STR("An element in the spelling of types; None if the text names none.")},
-    {"dtype_name", dtype_name, METH_O, PyDoc_STR("The name of Triton's dtype; None if the text names none.")},
-    {"dtypes", dtypes, METH_NOARGS, PyDoc_STR("Of each dtype its name in types, its kind, its bytes, and whether a param can be one.")},
-    {"dtype_words", dtype_words, METH_NOARGS, PyDoc_STR("Every name of a dtype, without a module's.")},
+    {"param_bytes", param_bytes, METH_O, PyDoc_STR("The size in bytes of a parameter of a type; 0 for a type that no parameter has.")},
+    {"element_name", element_name, METH_O, PyDoc_STR("The name of a dtype in types; None if the text names no dtype.")},
+    {"dtype_name", dtype_name, METH_O, PyDoc_STR("The name of a dtype in Triton; None if the text names no dtype.")},
+    {"dtypes", dtypes, METH_NOARGS, PyDoc_STR("(name in types, kind, bytes, whether a scalar param can have it) of each dtype.")},
+    {"dtype_words", dtype_words, METH_NOARGS, PyDoc_STR("Every name of a dtype, without the prefix of a module.")},
     {"descriptor_parts", descriptor_parts, METH_O, PyDoc_STR("The element and the block of a descriptor's type.")},
     {NULL},
 };
