@@ -9,7 +9,7 @@
 #include "expr/arguments.h"
 #include "select/spec.h"
 
-/* What imports modules of Python's, which may use what the others have added, comes last. */
+/* Parts that import Python modules come last, since these modules may use objects of the other parts. */
 static int (*const parts[])(PyObject *module) = {
     py_add_callbacks, py_add_exceptions, py_add_digests, py_add_dtype_names, py_add_array_names, py_add_kind_names, py_add_torch_names,
     py_add_stream_names, py_add_descriptor_names, py_add_devices, py_add_function, py_add_assemble,
@@ -20,7 +20,7 @@ static int (*const parts[])(PyObject *module) = {
     py_add_index_records, py_add_placement, py_add_bundle,
 };
 
-/* Whether the module was made. Its types are the process's: a second one would take them from the kernels of the first. */
+/* True once the module is initialized. The types are static, so a second initialization would replace those of existing kernels. */
 static atomic_bool made;
 
 static int add_parts(PyObject *module)

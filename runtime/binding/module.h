@@ -1,4 +1,5 @@
-/* What each file adds to the module `_core`, or finds for itself, once, at import: 0, or -1 with an exception raised. */
+/* One function for each file that adds objects to the module `_core` or looks up names at its import. Each returns 0, or -1 with an
+ * exception raised. */
 #ifndef NOJIT_MODULE_H
 #define NOJIT_MODULE_H
 

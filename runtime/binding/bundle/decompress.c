@@ -9,7 +9,7 @@
 #include "bundle/reader.h"
 #include "bundle/zstd.h"
 
-/* Notes what a BundleError says: there is nothing to decompress with. */
+/* Converts a BundleError, which says that no decompressor is installed, to the engine's error. */
 static void note_lack(PyObject *raised, nj_error *error)
 {
     PyObject *what = PyObject_GetAttr(raised, py_asked.what), *got = PyObject_GetAttr(raised, py_asked.got);
@@ -31,7 +31,8 @@ static void note_broken(PyObject *raised, nj_error *error)
     Py_XDECREF(text);
 }
 
-/* Turns what a decompressor raises into an error of the engine. A ValueError is the frame's fault; others stay raised. */
+/* Converts the pending ValueError of a decompressor, which means a broken frame, to the engine's error. Any other exception stays
+ * pending. Returns false. */
 static bool refuse_frame(nj_error *error)
 {
     PyObject *type, *raised, *traceback;
@@ -52,7 +53,7 @@ static bool refuse_frame(nj_error *error)
     return false;
 }
 
-/* Makes views of a frame and of the room for what it holds, and calls a callable with them. NULL with an exception raised. */
+/* Calls a callable with memoryviews of a frame and of the buffer for its content. NULL with an exception raised. */
 static PyObject *call_with_views(PyObject *callable, nj_span frame, void *raw, size_t raw_bytes)
 {
     PyObject *stored = PyMemoryView_FromMemory((char *)frame.at, (Py_ssize_t)frame.size, PyBUF_READ);
@@ -74,7 +75,7 @@ bool py_decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj
     return good;
 }
 
-/* `check_frame(frame, raw_bytes, where)`: checks the header of a zstd frame. Raises BundleFormatError, as all of these do. */
+/* `check_frame(frame, raw_bytes, where)`: checks the header of a zstd frame. Raises BundleFormatError. */
 static PyObject *check_frame(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer frame;
@@ -89,8 +90,8 @@ static PyObject *check_frame(PyObject *Py_UNUSED(module), PyObject *args)
     return checked;
 }
 
-/* `read_frame(frame, raw_bytes, decompress, where)`: what a zstd frame holds, as a bundle is read: by `decompress(frame, raw)`, which fills
- * `raw`, by libzstd if that is None. Raises BundleError at `where`. */
+/* `read_frame(frame, raw_bytes, decompress, where)`: returns the content of a zstd frame. `decompress(frame, raw)` fills `raw`; libzstd
+ * does if it is None. Raises BundleError at `where`. */
 static PyObject *read_frame(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer frame;
@@ -102,7 +103,7 @@ static PyObject *read_frame(PyObject *Py_UNUSED(module), PyObject *args)
     }
     nj_span stored = py_buffer_span(&frame);
     nj_reader_calls calls = {callable, callable == Py_None ? nj_zstd_decompress : py_decompress, NULL};
-    /* a wrong size is refused before memory is asked for */
+    /* check the size before allocating it */
     PyObject *raw = nj_frame_check(stored, (uint64_t)raw_bytes, &error) ? PyBytes_FromStringAndSize(NULL, raw_bytes)
                                                                          : py_raise(&error, where);
     if (raw != NULL && !nj_frame_read(&calls, stored, PyBytes_AS_STRING(raw), (uint64_t)raw_bytes, &error)) {
@@ -115,16 +116,16 @@ static PyObject *read_frame(PyObject *Py_UNUSED(module), PyObject *args)
     return raw;
 }
 
-/* `finds_zstd()`: whether libzstd.so.1 is there to read frames. */
+/* `finds_zstd()`: returns whether libzstd.so.1 can be loaded to read frames. */
 static PyObject *finds_zstd(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(nothing))
 {
     return PyBool_FromLong(nj_zstd_find());
 }
 
 static PyMethodDef functions[] = {
-    {"finds_zstd", finds_zstd, METH_NOARGS, PyDoc_STR("Whether libzstd.so.1 is there to read frames.")},
+    {"finds_zstd", finds_zstd, METH_NOARGS, PyDoc_STR("Whether libzstd.so.1 can be loaded to read frames.")},
     {"check_frame", check_frame, METH_VARARGS, PyDoc_STR("Check the header of a zstd frame.")},
-    {"read_frame", read_frame, METH_VARARGS, PyDoc_STR("What a zstd frame holds.")},
+    {"read_frame", read_frame, METH_VARARGS, PyDoc_STR("The content of a zstd frame.")},
     {NULL},
 };
 

@@ -1,12 +1,12 @@
-/* Decompressing by a function of Python's. */
+/* Decompresses frames with a Python callable. */
 #ifndef NOJIT_DECOMPRESS_H
 #define NOJIT_DECOMPRESS_H
 
 #include "base/error.h"
 #include "base/span.h"
 
-/* Fills `raw` with what a frame holds by `context`, which is called as `decompress(frame, raw)`. Takes the GIL; what it raises and
- * the engine has no error for stays raised. As `nj_reader_calls` asks for. */
+/* A decompress callback of `nj_reader_calls`: calls `context`, a callable, as `decompress(frame, raw)` to fill `raw`. Takes the GIL.
+ * Returns false with `error` set if it raises ValueError; any other exception stays pending. */
 bool py_decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* Rules and limits of the format of bundles. */
+/* The functions and constants of Python for the rules and limits of the bundle format. */
 #include "module.h"
 #include "python/at_import.h"
 #include "python/exceptions.h"
@@ -30,7 +30,7 @@ static PyObject *check_json(PyObject *Py_UNUSED(module), PyObject *args)
     return checked;
 }
 
-/* Asks a rule about a text; surrogates, which UTF-8 has none of, are part of what it sees. */
+/* Checks a rule of the engine for a text. The text may contain surrogates, which are encoded as well. */
 static PyObject *ask(PyObject *text, bool (*rule)(nj_span utf8))
 {
     PyObject *utf8 = py_encode_text(text);
@@ -39,19 +39,19 @@ static PyObject *ask(PyObject *text, bool (*rule)(nj_span utf8))
     return answer;
 }
 
-/* `is_printable(text)`: whether a text is safe to show. */
+/* `is_printable(text)`: returns whether a text is safe to show. */
 static PyObject *is_printable(PyObject *Py_UNUSED(module), PyObject *text)
 {
     return ask(text, nj_is_printable);
 }
 
-/* `is_name(text)`: whether a text is a name of the format. */
+/* `is_name(text)`: returns whether a text is a name of the format. */
 static PyObject *is_name(PyObject *Py_UNUSED(module), PyObject *text)
 {
     return ask(text, nj_is_name);
 }
 
-/* `check_section(stored_bytes, raw_bytes, where)`: checks that a kernel's section decompresses to no more than it may. */
+/* `check_section(stored_bytes, raw_bytes, where)`: checks the size of a kernel's section against the limits of decompression. */
 static PyObject *check_section(PyObject *Py_UNUSED(module), PyObject *args)
 {
     unsigned long long stored_bytes, raw_bytes;
@@ -63,7 +63,7 @@ static PyObject *check_section(PyObject *Py_UNUSED(module), PyObject *args)
     return nj_section_check(stored_bytes, raw_bytes, &error) ? Py_NewRef(Py_None) : py_raise(&error, where);
 }
 
-/* `split_section(raw, images, groups, where)`: a kernel's variant table, and the bytes of its placement. */
+/* `split_section(raw, images, groups, where)`: returns (bytes of the variant table, bytes of the placement) of a section. */
 static PyObject *split_section(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer raw;
@@ -85,7 +85,7 @@ static PyMethodDef functions[] = {
     {"check_json", check_json, METH_VARARGS, PyDoc_STR("Check that bytes are canonical JSON.")},
     {"is_printable", is_printable, METH_O, PyDoc_STR("Whether a text is safe to show.")},
     {"is_name", is_name, METH_O, PyDoc_STR("Whether a text is a name of the format, and never a path.")},
-    {"check_section", check_section, METH_VARARGS, PyDoc_STR("Check that a section decompresses to no more than it may.")},
+    {"check_section", check_section, METH_VARARGS, PyDoc_STR("Check the size of a section against the limits of decompression.")},
     {"split_section", split_section, METH_VARARGS, PyDoc_STR("The variant table of a section, and the bytes of its placement.")},
     {NULL},
 };

@@ -1,4 +1,4 @@
-/* Reads images, and checks that they are what a table describes: a border around the engine's image/. */
+/* Reads images, and checks them against the table that describes them. */
 #include "module.h"
 #include "python/exceptions.h"
 #include "python/tuples.h"
@@ -7,7 +7,7 @@
 #include "image/check.h"
 #include "image/cubin.h"
 
-/* Raises what the engine found in an image that nobody has named. */
+/* Raises the engine's error for an image without a name. Returns NULL. */
 static PyObject *raise_unnamed(const nj_error *error)
 {
     PyObject *where = PyUnicode_FromString("the image");
@@ -20,7 +20,7 @@ static PyObject *raise_unnamed(const nj_error *error)
 
 static uint32_t clamp(long long number)
 {
-    /* more than any device takes, and less than what 32 bits of threads hold */
+    /* the upper limit is more than any device takes, and small enough for a 32-bit number of threads */
     return number < 0 ? 0 : number > 1 << 20 ? 1 << 20 : (uint32_t)number;
 }
 
@@ -43,7 +43,7 @@ static PyObject *make_param(void *Py_UNUSED(context), const void *kernel, size_t
     return Py_BuildValue("(ii)", it->params[number].offset, it->params[number].size);
 }
 
-/* (offset, size) of each param. */
+/* Returns a tuple of (offset, size) of each param. */
 static PyObject *params_of(const nj_image_kernel *kernel)
 {
     return py_tuple(kernel->param_count, make_param, NULL, kernel);
@@ -56,8 +56,8 @@ static PyObject *facts_of(const nj_image_facts *facts)
     return listed == NULL ? NULL : Py_BuildValue("(NII)", listed, facts->own_shared_bytes, facts->kernel.registers);
 }
 
-/* Reads what an image is held against: (symbol, sizes, num_warps, num_ctas, sm, arch_specific). What holds the symbol, new; NULL
- * with an exception raised. */
+/* Reads the facts that an image must match: (symbol, sizes, num_warps, num_ctas, sm, arch_specific). Returns the owner of
+ * `entry->symbol`, a new reference; NULL with an exception raised. */
 static PyObject *read_entry(PyObject *facts, nj_expected_image *entry)
 {
     PyObject *symbol, *sizes;
@@ -77,9 +77,9 @@ static PyObject *read_entry(PyObject *facts, nj_expected_image *entry)
     return name;
 }
 
-/* `check_image(image, symbol, sizes, num_warps, num_ctas, sm, arch_specific, where)`: checks that an image is the one that a table
- * describes. Returns the list of (offset, size) of the kernel's params, the bytes of its own static shared memory, and the registers
- * of a thread. Raises BundleFormatError or BundleIntegrityError at `where`. */
+/* `check_image(image, symbol, sizes, num_warps, num_ctas, sm, arch_specific, where)`: checks that an image matches its table. Returns
+ * (list of (offset, size) of the kernel's params, bytes of its own static shared memory, registers per thread). Raises
+ * BundleFormatError or BundleIntegrityError at `where`. */
 static PyObject *check_image(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer image;
@@ -122,7 +122,7 @@ static PyObject *make_kernel(void *context, const void *Py_UNUSED(items), size_t
     return nj_cubin_kernel_read(cubin, number, &kernel, &error) ? kernel_of(cubin, &kernel) : raise_unnamed(&error);
 }
 
-/* `read_cubin(image)`: what a cubin says of itself, as fields of `CubinInfo` and `CubinKernel`. Raises BundleFormatError. */
+/* `read_cubin(image)`: returns the metadata of a cubin, as fields of `CubinInfo` and `CubinKernel`. Raises BundleFormatError. */
 static PyObject *read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
 {
     Py_buffer bytes;
@@ -142,7 +142,7 @@ static PyObject *read_cubin(PyObject *Py_UNUSED(module), PyObject *image)
     return told;
 }
 
-/* `read_sections(image)`: the (name, content) of each section of a cubin. Raises BundleFormatError. */
+/* `read_sections(image)`: returns a list of (name, content) of a cubin's sections. Raises BundleFormatError. */
 static PyObject *read_sections(PyObject *Py_UNUSED(module), PyObject *image)
 {
     Py_buffer bytes;
@@ -168,8 +168,8 @@ static PyObject *read_sections(PyObject *Py_UNUSED(module), PyObject *image)
 
 static PyMethodDef functions[] = {
     {"check_image", check_image, METH_VARARGS,
-     PyDoc_STR("Check that an image is the one that a table describes; return its params, own shared bytes and registers.")},
-    {"read_cubin", read_cubin, METH_O, PyDoc_STR("What a cubin says of itself.")},
+     PyDoc_STR("Check that an image matches its table. Return (params, own shared bytes, registers per thread).")},
+    {"read_cubin", read_cubin, METH_O, PyDoc_STR("The metadata of a cubin.")},
     {"read_sections", read_sections, METH_O, PyDoc_STR("The name and the content of each section of a cubin.")},
     {NULL},
 };

@@ -85,7 +85,8 @@ PyObject *py_index_record(const nj_index *index, PyObject *classes)
     return record;
 }
 
-/* `read_index(raw, where, (BundleIndex, TargetInfo, KernelEntry, Section, Attachment))`: the index as a record. Raises BundleFormatError. */
+/* `read_index(raw, where, (BundleIndex, TargetInfo, KernelEntry, Section, Attachment))`: returns the index as a record. Raises
+ * BundleFormatError. */
 static PyObject *read_index(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer raw;

@@ -1,4 +1,4 @@
-/* The index of a bundle for Python: a border around the engine's bundle/. */
+/* Converts the index of a bundle to records of Python. */
 #ifndef NOJIT_INDEX_RECORDS_H
 #define NOJIT_INDEX_RECORDS_H
 
@@ -7,7 +7,8 @@
 
 struct nj_index;
 
-/* The record of an index: `classes` are those five. NULL with an exception raised. */
+/* Returns a new record of an index; NULL with an exception raised. `classes` is (BundleIndex, TargetInfo, KernelEntry, Section,
+ * Attachment). */
 PyObject *py_index_record(const struct nj_index *index, PyObject *classes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Open bundles of the engine: `_core.Bundle`. */
+/* `_core.Bundle`: an open bundle of the engine. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 typedef struct {
     PyObject_HEAD
-    PyObject *path, *decompress, *verify; /* `verify` may be NULL */
+    PyObject *path, *decompress, *verify; /* owned; the last two may be NULL */
     bool is_open;
     nj_reader it;
 } py_bundle;
@@ -30,7 +30,7 @@ static bool decompress_of(void *context, nj_span frame, void *raw, size_t raw_by
     return py_decompress(((py_bundle *)context)->decompress, frame, raw, raw_bytes, error);
 }
 
-/* What it raises stays raised. */
+/* A verify callback of `nj_reader_calls`. An exception that it raises stays pending. */
 static bool verify(void *context, const char *digest, nj_error *Py_UNUSED(error))
 {
     const py_bundle *self = context;
@@ -41,7 +41,7 @@ static bool verify(void *context, const char *digest, nj_error *Py_UNUSED(error)
     return allowed != NULL;
 }
 
-/* Raises what the engine found, unless a callback has raised. Returns NULL. */
+/* Raises the engine's error, unless a callback has raised an exception. Returns NULL. */
 static PyObject *raise_found(const py_bundle *self, const nj_error *error)
 {
     return PyErr_Occurred() ? NULL : py_raise(error, self->path);
@@ -49,7 +49,7 @@ static PyObject *raise_found(const py_bundle *self, const nj_error *error)
 
 static int open_bundle(py_bundle *self, const char *path)
 {
-    /* as os.open does */
+    /* the same audit event as os.open */
     if (PySys_Audit("open", "OOi", self->path, Py_None, O_RDONLY | O_CLOEXEC | O_NONBLOCK) < 0) {
         return -1;
     }
@@ -101,12 +101,12 @@ static PyObject *bundle_index(py_bundle *self, PyObject *classes)
     return py_index_record(&self->it.index, classes);
 }
 
-/* Finds a part of the bundle by its name; -1 if there is none. */
+/* Returns the number of a kernel or attachment by its name; -1 if there is none. */
 static int find_number(const py_bundle *self, PyObject *name, int (*find)(const nj_reader *, nj_span))
 {
     nj_span text;
     if (!py_borrow_text(name, &text)) {
-        /* a surrogate, or no text: nothing has such a name */
+        /* no part has a name with surrogates, or one that is no str */
         PyErr_Clear();
         return -1;
     }
@@ -128,7 +128,7 @@ static PyObject *bundle_check_index(py_bundle *self, PyObject *Py_UNUSED(none))
     return good ? Py_NewRef(Py_None) : raise_found(self, &error);
 }
 
-/* Reads the number of a kernel; -1 with IndexError raised. */
+/* Reads the number of a kernel. Returns -1 with an exception raised: IndexError if there is no such kernel. */
 static Py_ssize_t kernel_of(const py_bundle *self, PyObject *number)
 {
     Py_ssize_t kernel = PyNumber_AsSsize_t(number, PyExc_IndexError);
@@ -184,7 +184,7 @@ static PyObject *bundle_attachment(py_bundle *self, PyObject *name)
     return content;
 }
 
-/* Reads an image of a kernel by its number; false with an exception raised. */
+/* Reads an image of a kernel by its number. Returns false with an exception raised. */
 static bool read_image(py_bundle *self, PyObject *kernel_number, PyObject *placed, PyObject *image_number, nj_image_bytes *image)
 {
     const nj_placement *placement = py_placement_of(placed);
@@ -216,7 +216,7 @@ static PyObject *bundle_image(py_bundle *self, PyObject *args)
     return content;
 }
 
-/* Loads the image of a row into the driver. */
+/* Loads the image of a row. Returns a new tuple: see `py_load_function`. */
 static PyObject *bundle_load(py_bundle *self, PyObject *args)
 {
     PyObject *kernel_number, *placed, *image_number, *row, *where;
@@ -267,14 +267,14 @@ static PyObject *bundle_size(py_bundle *self, void *Py_UNUSED(closure))
 }
 
 static PyMethodDef bundle_methods[] = {
-    {"index", (PyCFunction)bundle_index, METH_O, PyDoc_STR("The index as a record of classes.")},
+    {"index", (PyCFunction)bundle_index, METH_O, PyDoc_STR("The index as a record of the given classes.")},
     {"find", (PyCFunction)bundle_find, METH_O, PyDoc_STR("The number of a kernel by its name; -1 if there is none.")},
     {"check_index", (PyCFunction)bundle_check_index, METH_NOARGS, PyDoc_STR("Read the index once more and check its digest.")},
     {"section", (PyCFunction)bundle_section, METH_O, PyDoc_STR("The variant table of a kernel, and the bytes of its placement.")},
     {"attachment", (PyCFunction)bundle_attachment, METH_O, PyDoc_STR("The bytes of an attachment by its name; None if there is none.")},
     {"image", (PyCFunction)bundle_image, METH_VARARGS, PyDoc_STR("An image of a kernel by its number. IndexError if there is none.")},
-    {"load", (PyCFunction)bundle_load, METH_VARARGS, PyDoc_STR("The kernel of a row's image, and whether the image was loaded now.")},
-    {"read", (PyCFunction)bundle_read, METH_VARARGS, PyDoc_STR("So many bytes of the file from a place on, unchecked.")},
+    {"load", (PyCFunction)bundle_load, METH_VARARGS, PyDoc_STR("Load a row's image. Return (Function, whether this call loaded the image).")},
+    {"read", (PyCFunction)bundle_read, METH_VARARGS, PyDoc_STR("read(start, size): bytes of the file, not verified.")},
     {NULL},
 };
 
@@ -285,7 +285,7 @@ static PyGetSetDef bundle_getters[] = {
 };
 
 static PyType_Slot bundle_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Bundle(path, decompress, verify)\n--\n\nAn open bundle: its index, and what is read of it later.")},
+    {Py_tp_doc, (void *)PyDoc_STR("Bundle(path, decompress, verify)\n--\n\nAn open bundle. It holds the index, and reads other parts on demand.")},
     {Py_tp_new, bundle_new},
     {Py_tp_dealloc, bundle_dealloc},
     {Py_tp_methods, bundle_methods},

@@ -13,7 +13,7 @@ PyTypeObject *py_placement_type;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *raw; /* bytes, in which the placement lies */
+    PyObject *raw; /* bytes of the placement; owned */
     nj_placement placement;
 } py_placement;
 
@@ -95,7 +95,7 @@ static PyMethodDef placement_methods[] = {
 };
 
 static PyType_Slot placement_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("Placement(raw, images, payload_bytes, where)\n--\n\nThe images and groups of one kernel, checked.")},
+    {Py_tp_doc, (void *)PyDoc_STR("Placement(raw, images, payload_bytes, where)\n--\n\nThe validated images and groups of one kernel.")},
     {Py_tp_new, placement_new},
     {Py_tp_dealloc, placement_dealloc},
     {Py_tp_methods, placement_methods},

@@ -4,7 +4,7 @@
 #include "python/exceptions.h"
 #include "python/utf8.h"
 
-/* The place of a param by its name; -1 if there is none. */
+/* Returns the index of a param by its name; -1 if there is none. */
 static Py_ssize_t place_of(const nj_table *table, PyObject *name)
 {
     nj_span text;
@@ -20,7 +20,7 @@ static Py_ssize_t place_of(const nj_table *table, PyObject *name)
     return -1;
 }
 
-/* Reads the arguments: 1; 0 if a name is not that of a runtime param, or an argument is missing; -1 with an exception raised. */
+/* Reads the arguments. Returns 1, 0 if a name is no runtime param or an argument is missing, or -1 with an exception raised. */
 static int read_arguments(py_explained_call *self, PyObject *arguments)
 {
     const nj_table *table = py_table_of(self->table);
@@ -41,7 +41,7 @@ static int read_arguments(py_explained_call *self, PyObject *arguments)
     return 1;
 }
 
-/* Reads constexprs: 1; 0 if a name is not that of a constexpr; -1 with an exception raised. */
+/* Reads the constexprs. Returns 1, 0 if a name is no constexpr param, or -1 with an exception raised. */
 static int read_constexprs(py_explained_call *self, PyObject *constexprs, nj_constant *constants, const nj_constant **given)
 {
     const nj_table *table = py_table_of(self->table);
@@ -60,7 +60,7 @@ static int read_constexprs(py_explained_call *self, PyObject *constexprs, nj_con
     return 1;
 }
 
-/* Reads options, which come behind the params: 1, or -1 with an exception raised. */
+/* Reads the options, which `given` holds after the params. Returns 1, or -1 with an exception raised. */
 static int read_options(py_explained_call *self, PyObject *options, nj_constant *constants, const nj_constant **given, nj_span *names)
 {
     const uint32_t first = py_table_of(self->table)->param_count;
@@ -76,7 +76,7 @@ static int read_options(py_explained_call *self, PyObject *options, nj_constant 
     return 1;
 }
 
-/* Reads a call: 1, 0 if it names what the kernel has not, -1 with an exception raised. */
+/* Reads a call. Returns 1, 0 if its names do not match the kernel's params, or -1 with an exception raised. */
 static int read_call(py_explained_call *self, const py_call_records *call)
 {
     const nj_table *table = py_table_of(self->table);
@@ -106,7 +106,7 @@ static int read_call(py_explained_call *self, const py_call_records *call)
     return read;
 }
 
-/* Computes the tuning key: 0, or -1 with an exception raised. */
+/* Computes the tuning key. Returns 0, or -1 with an exception raised. */
 static int read_key(py_explained_call *self, PyObject *where)
 {
     nj_error error;
@@ -126,7 +126,7 @@ static int read_key(py_explained_call *self, PyObject *where)
     return 0;
 }
 
-/* Sets the call against the table: 0, or -1 with an exception raised. */
+/* Matches the call against the table, unless `read` is 0. Returns 0, or -1 with an exception raised. */
 static int set_against_table(py_explained_call *self, int read, PyObject *where)
 {
     if (read == 0) {

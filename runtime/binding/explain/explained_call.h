@@ -1,4 +1,4 @@
-/* A call that is to be explained, given as records of Python's, set against a table. */
+/* Matches a call, which Python describes by records, against a table to explain the selection. */
 #ifndef NOJIT_EXPLAINED_CALL_H
 #define NOJIT_EXPLAINED_CALL_H
 
@@ -11,7 +11,7 @@
 
 #include "select/select.h"
 
-/* What Python says of a call; borrowed. */
+/* Python's description of a call; borrowed. */
 typedef struct {
     PyObject *table;
     PyObject *arguments, *constexprs, *options; /* dicts by name */
@@ -19,7 +19,7 @@ typedef struct {
 } py_call_records;
 
 typedef struct {
-    PyObject *table, *held; /* what texts are borrowed from */
+    PyObject *table, *held; /* owners of the texts that the other fields borrow; owned */
     nj_ids *ids;
     nj_signatures signatures;
     py_read_arguments *read;
@@ -32,11 +32,11 @@ typedef struct {
     nj_preference preference;
     nj_verdict outcome;
     nj_fault fault;
-    bool open; /* whether the match is */
+    bool open; /* true if `match` is open */
 } py_explained_call;
 
-/* Reads a call into zeroed memory and sets it against its table; `ordering` is what `py_ordering_read` takes. 0, or -1 with an
- * exception raised. `py_explained_close` is due in either case. */
+/* Reads a call into zeroed memory and matches it against its table. `ordering` is an argument of `py_ordering_read`. Returns 0, or -1
+ * with an exception raised. Call `py_explained_close` in either case. */
 int py_explained_open(py_explained_call *self, const py_call_records *call, PyObject *ordering, PyObject *where);
 void py_explained_close(py_explained_call *self);
 

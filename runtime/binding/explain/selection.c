@@ -1,4 +1,4 @@
-/* A call set against a table, as a Python object: for who says why a variant does not serve, and for tools. */
+/* `_core.Selection`: a call matched against a table. runtime/explain and tools ask it why a variant does not serve the call. */
 #include "explain/broken_rules.h"
 #include "module.h"
 #include "python/at_import.h"
@@ -46,7 +46,7 @@ static void selection_dealloc(selection *self)
     Py_DECREF(type);
 }
 
-/* None, or (what is wrong with the call, the param, axis or option that it is about). */
+/* Returns None, or (code of the call's fault, name of the param, axis or option at fault). */
 static PyObject *selection_fault(selection *self, void *Py_UNUSED(closure))
 {
     const nj_table *table = self->it.signatures.table;
@@ -64,7 +64,7 @@ static PyObject *selection_fault(selection *self, void *Py_UNUSED(closure))
     return text == NULL ? NULL : Py_BuildValue("(sN)", outcomes[self->it.outcome], text);
 }
 
-/* Of each signature, whether it takes the arguments. */
+/* Returns a tuple of bool: for each signature, whether it accepts the arguments. */
 static PyObject *selection_fitting(selection *self, void *Py_UNUSED(closure))
 {
     PyObject *made = PyTuple_New((Py_ssize_t)self->it.signatures.table->signature_count);
@@ -79,19 +79,19 @@ static PyObject *make_number(void *Py_UNUSED(context), const void *numbers, size
     return PyLong_FromLongLong(((const int64_t *)numbers)[number]);
 }
 
-/* For each axis, the number of the call's value: -1 if it was not built, -2 for an axis that only spells types. */
+/* Returns a tuple: for each axis, the number of the call's value, -1 if it was not built, -2 for an axis of types only. */
 static PyObject *selection_wanted(selection *self, void *Py_UNUSED(closure))
 {
     return py_tuple(self->it.open ? self->it.signatures.table->axis_count : 0, make_number, NULL, self->it.match.wanted);
 }
 
-/* The numbers of the tuning key, before they are rounded. */
+/* Returns the values of the tuning key before rounding. */
 static PyObject *selection_numbers(selection *self, void *Py_UNUSED(closure))
 {
     return py_tuple(self->it.preference.key_count, make_number, NULL, self->it.numbers);
 }
 
-/* 0 if the call can be asked about, else -1 with an exception raised. */
+/* Requires a call that the kernel can take. Returns 0, or -1 with ValueError raised. */
 static int check_open(const selection *self)
 {
     if (self->it.outcome != NJ_SERVED) {
@@ -101,7 +101,7 @@ static int check_open(const selection *self)
     return 0;
 }
 
-/* Reads an index below `limit`; false with an exception raised. */
+/* Reads an index below `limit`. Returns false with IndexError raised. */
 static bool read_index(PyObject *object, size_t limit, size_t *index)
 {
     *index = PyLong_AsSize_t(object);
@@ -124,7 +124,7 @@ static bool add_first_row(void *context, size_t row)
     return false;
 }
 
-/* The rows that serve the call, the best first; `rows(True)`: no more than the first. */
+/* Returns the rows that serve the call, best first; `rows(True)` returns the first only. */
 static PyObject *selection_rows(selection *self, PyObject *first)
 {
     PyObject *rows = check_open(self) < 0 ? NULL : PyList_New(0);
@@ -143,7 +143,7 @@ static PyObject *selection_stages(selection *self, PyObject *Py_UNUSED(none))
     return check_open(self) < 0 ? NULL : py_first_broken_rules(&self->it);
 }
 
-/* Says of one of `count` parts of the table what of it the call breaks. */
+/* Returns `of(call, number)` after checking that `number` is below `count`. */
 static PyObject *ask(selection *self, PyObject *number, size_t count, PyObject *(*of)(py_explained_call *, size_t))
 {
     size_t index;
@@ -175,14 +175,14 @@ static PyObject *selection_failing(selection *self, PyObject *hint_set)
     return ask(self, hint_set, self->it.signatures.table->hint_set_count, py_failing_hints);
 }
 
-/* Reads a case and a config. */
+/* Reads the numbers of a case and a config. Returns false with an exception raised. */
 static bool read_site(const selection *self, PyObject *number, PyObject *config, size_t *case_number, size_t *config_number)
 {
     return check_open(self) == 0 && read_index(number, self->it.signatures.table->case_count, case_number) &&
            read_index(config, self->it.signatures.table->config_count, config_number);
 }
 
-/* What rows that serve are ordered by: narrow ints, preferred config, many hints, place in the table. */
+/* Returns the sort key of a row that serves the call: narrow ints first, then the config's rank, more hints, position in the table. */
 static PyObject *selection_key(selection *self, PyObject *row)
 {
     const nj_table *table = self->it.signatures.table;
@@ -199,7 +199,7 @@ static PyObject *selection_key(selection *self, PyObject *row)
     return Py_BuildValue("(IIln)", self->it.signatures.bits[table->cases[of].signature], rank, -hints, (Py_ssize_t)at);
 }
 
-/* What a name in an expression stands for with a case and a config: (value,), True for an argument, None for nothing. */
+/* Resolves a name in an expression for a case and a config. Returns (value,), True for an argument, or None for an unknown name. */
 static PyObject *selection_find(selection *self, PyObject *args)
 {
     PyObject *number, *config, *name;
@@ -222,28 +222,28 @@ static PyObject *selection_find(selection *self, PyObject *args)
 }
 
 static PyMethodDef selection_methods[] = {
-    {"rows", (PyCFunction)selection_rows, METH_O, PyDoc_STR("The rows that serve the call, the best first; with True the best alone.")},
-    {"stages", (PyCFunction)selection_stages, METH_NOARGS, PyDoc_STR("Of each row, the first rule that it breaks, by number.")},
-    {"misfits", (PyCFunction)selection_misfits, METH_O, PyDoc_STR("The runtime params whose type in a signature does not fit, by place.")},
-    {"apart", (PyCFunction)selection_apart, METH_O, PyDoc_STR("The axes on which a case is not the call's, by place.")},
-    {"unset", (PyCFunction)selection_unset, METH_O, PyDoc_STR("The settings of the caller that a config has not, by name.")},
-    {"underived", (PyCFunction)selection_underived, METH_O, PyDoc_STR("The derived constexprs of a row that are not the call's, by place.")},
-    {"failing", (PyCFunction)selection_failing, METH_O, PyDoc_STR("The hints of a set that do not hold, by place.")},
-    {"key", (PyCFunction)selection_key, METH_O, PyDoc_STR("What rows that serve are ordered by.")},
-    {"find", (PyCFunction)selection_find, METH_VARARGS, PyDoc_STR("What a name stands for with a case and a config: (value,), True for an argument, None.")},
+    {"rows", (PyCFunction)selection_rows, METH_O, PyDoc_STR("The rows that serve the call, best first; with True only the best.")},
+    {"stages", (PyCFunction)selection_stages, METH_NOARGS, PyDoc_STR("For each row, the number of the first rule that it breaks.")},
+    {"misfits", (PyCFunction)selection_misfits, METH_O, PyDoc_STR("The runtime params whose type in a signature does not accept the argument, by index.")},
+    {"apart", (PyCFunction)selection_apart, METH_O, PyDoc_STR("The axes on which a case differs from the call, by index.")},
+    {"unset", (PyCFunction)selection_unset, METH_O, PyDoc_STR("The caller's settings that a config does not have, by name.")},
+    {"underived", (PyCFunction)selection_underived, METH_O, PyDoc_STR("The derived constexprs on which a row differs from the call, by index.")},
+    {"failing", (PyCFunction)selection_failing, METH_O, PyDoc_STR("The hints of a set that the call does not meet, by index.")},
+    {"key", (PyCFunction)selection_key, METH_O, PyDoc_STR("The sort key of a row that serves the call.")},
+    {"find", (PyCFunction)selection_find, METH_VARARGS, PyDoc_STR("Resolve a name for a case and a config: (value,), True for an argument, or None.")},
     {NULL},
 };
 
 static PyGetSetDef selection_attributes[] = {
     {"fault", (getter)selection_fault, NULL, PyDoc_STR("Why the kernel can never take the call: (code, name); None if it can."), NULL},
-    {"fitting", (getter)selection_fitting, NULL, PyDoc_STR("Of each signature, whether it takes the arguments."), NULL},
-    {"wanted", (getter)selection_wanted, NULL, PyDoc_STR("Of each axis, the number of the call's value; -1 if not built, -2 for types."), NULL},
-    {"numbers", (getter)selection_numbers, NULL, PyDoc_STR("The numbers of the tuning key."), NULL},
+    {"fitting", (getter)selection_fitting, NULL, PyDoc_STR("For each signature, whether it accepts the arguments."), NULL},
+    {"wanted", (getter)selection_wanted, NULL, PyDoc_STR("For each axis, the number of the call's value; -1 if not built, -2 for types."), NULL},
+    {"numbers", (getter)selection_numbers, NULL, PyDoc_STR("The values of the tuning key, not rounded."), NULL},
     {NULL},
 };
 
 static PyType_Slot selection_slots[] = {
-    {Py_tp_doc, (void *)PyDoc_STR("A call set against a table.")},
+    {Py_tp_doc, (void *)PyDoc_STR("A call matched against a table.")},
     {Py_tp_new, selection_new},
     {Py_tp_dealloc, selection_dealloc},
     {Py_tp_methods, selection_methods},

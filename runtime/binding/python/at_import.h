@@ -1,4 +1,4 @@
-/* What files add to the module and look up for themselves, once, under the import lock. */
+/* Helpers for the import of the module: they add objects to it, and intern and import what files use. All run under the import lock. */
 #ifndef NOJIT_AT_IMPORT_H
 #define NOJIT_AT_IMPORT_H
 
@@ -10,13 +10,13 @@ typedef struct {
     const char *text;
 } py_interned;
 
-/* Interns strings, up to one without a text: 0, or -1 with an exception raised. */
+/* Interns strings, up to an entry whose text is NULL. Returns 0, or -1 with an exception raised. */
 int py_intern(const py_interned *wanted);
 
-/* Imports an attribute of a module; 0, or -1 with an exception raised. */
+/* Imports an attribute of a module. Returns 0, or -1 with an exception raised. */
 int py_import(const char *module, const char *name, PyObject **object);
 
-/* Imports a module for what its import does; 0, or -1 with an exception raised. */
+/* Imports a module for its side effects. Returns 0, or -1 with an exception raised. */
 int py_import_only(const char *module);
 
 typedef struct {
@@ -24,7 +24,7 @@ typedef struct {
     long long value;
 } py_number;
 
-/* Adds constants to the module, up to one without a name: 0, or -1 with an exception raised. */
+/* Adds constants to the module, up to an entry whose name is NULL. Returns 0, or -1 with an exception raised. */
 int py_add_numbers(PyObject *module, const py_number *numbers);
 
 typedef struct {
@@ -32,16 +32,17 @@ typedef struct {
     const char *text;
 } py_named_text;
 
-/* Adds texts to the module, up to one without a name: 0, or -1 with an exception raised. */
+/* Adds texts to the module, up to an entry whose name is NULL. Returns 0, or -1 with an exception raised. */
 int py_add_texts(PyObject *module, const py_named_text *texts);
 
-/* Adds a tuple of texts to the module: 0, or -1 with an exception raised. */
+/* Adds a tuple of texts to the module. Returns 0, or -1 with an exception raised. */
 int py_add_list(PyObject *module, const char *name, const char *const *texts, size_t count);
 
-/* Adds an object, which it steals and which may be NULL, to the module: 0, or -1 with an exception raised. */
+/* Adds an object to the module. Returns 0, or -1 with an exception raised. Steals `object`, which may be NULL with an exception
+ * raised. */
 int py_add_object(PyObject *module, const char *name, PyObject *object);
 
-/* Makes a type, keeps it in `type`, and adds it to the module: 0, or -1 with an exception raised. */
+/* Makes a type, stores it in `type`, and adds it to the module. Returns 0, or -1 with an exception raised. */
 int py_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
 
 #endif

@@ -1,14 +1,14 @@
-/* What an object or a dict may have or not. */
+/* Gets optional attributes of objects and optional keys of dicts. */
 #ifndef NOJIT_ATTRIBUTES_H
 #define NOJIT_ATTRIBUTES_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* The attribute, new; NULL without an exception where there is none, with one where getting it failed. */
+/* Returns an attribute as a new reference; NULL without an exception if it is missing, or with one if getting it failed. */
 PyObject *py_optional_attribute(PyObject *object, PyObject *name);
 
-/* The value of a key, new; NULL without an exception where there is none. */
+/* Returns the value of a key as a new reference; NULL without an exception if it is missing, or with one if the lookup failed. */
 static inline PyObject *py_dict_get(PyObject *dict, PyObject *key)
 {
 #if PY_VERSION_HEX >= 0x030d0000

@@ -4,7 +4,7 @@
 
 #include "base/sha256.h"
 
-/* `sha256(data)`: the digest of bytes. */
+/* `sha256(data)`: returns the SHA-256 of bytes. */
 static PyObject *sha256(PyObject *Py_UNUSED(module), PyObject *data)
 {
     Py_buffer bytes;

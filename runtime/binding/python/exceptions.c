@@ -40,7 +40,7 @@ int py_add_exceptions(PyObject *Py_UNUSED(module))
     return 0;
 }
 
-/* Raises `cls(*args, **kwargs)`; steals both. */
+/* Raises `cls(*args, **kwargs)`. Steals both, which may be NULL with an exception raised. */
 static void raise_instance(PyObject *cls, PyObject *args, PyObject *kwargs)
 {
     if (args != NULL && kwargs != NULL) {
@@ -72,7 +72,7 @@ static void refuse(PyObject *kernel, PyObject *argument, PyObject *got, PyObject
 
 void py_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...)
 {
-    if (PyErr_Occurred()) { /* `got` could not be made */
+    if (PyErr_Occurred()) { /* making `got` failed, or the caller's code raised */
         Py_XDECREF(got);
         return;
     }
@@ -83,7 +83,8 @@ void py_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *
     refuse(kernel, argument, got, what);
 }
 
-/* "ValueError: its first line": a framework may add a trace of its own; new, or NULL with an exception raised. */
+/* Returns a new str "<class>: <first line>" of an exception, since frameworks may append a stack trace; NULL with an exception
+ * raised. */
 static PyObject *quote(PyObject *cause)
 {
     PyObject *text = PyObject_Str(cause);
@@ -106,7 +107,7 @@ void py_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
     }
     PyErr_Fetch(&type, &cause, &traceback);
     PyErr_NormalizeException(&type, &cause, &traceback);
-    /* neither KeyboardInterrupt nor a lack of memory is the argument's fault */
+    /* keep KeyboardInterrupt and MemoryError, which the argument does not cause */
     if (!PyErr_GivenExceptionMatches(type, PyExc_Exception) || PyErr_GivenExceptionMatches(type, PyExc_MemoryError)) {
         PyErr_Restore(type, cause, traceback);
         return;
@@ -125,7 +126,7 @@ void py_refuse_pending(PyObject *kernel, PyObject *argument, const char *what)
     Py_XDECREF(traceback);
 }
 
-/* The pending exception, new: it pends no longer. */
+/* Clears the pending exception and returns it as a new reference. */
 static PyObject *take(void)
 {
     PyObject *type, *error, *traceback;
@@ -181,13 +182,13 @@ void py_refuse_dtype(PyObject *dtype)
     Py_XDECREF(what);
 }
 
-/* Texts of the engine quote bytes of files, and may be cut anywhere. */
+/* Decodes a text of the engine. It may quote bytes of a file and end in the middle of a character. */
 static PyObject *text_of(const char *text)
 {
     return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace");
 }
 
-/* Where an error is: in a file, or at a place within. */
+/* Returns the place of an error as a new str: `where`, then the place inside of it if there is one. */
 static PyObject *place_of(const nj_error *error, PyObject *where)
 {
     PyObject *inner = error->where[0] == 0 ? NULL : text_of(error->where);
@@ -201,7 +202,7 @@ bool py_is_bundle_error(PyObject *type)
     return PyErr_GivenExceptionMatches(type, classes.bundle_error);
 }
 
-/* Raises an error of a class at the error's place, perhaps with one more fact. Returns NULL. */
+/* Raises an error of a class at the error's place, with one more attribute unless `fact` is NULL. Returns NULL. */
 static PyObject *raise_as(PyObject *cls, const nj_error *error, PyObject *where, const char *fact, const char *value)
 {
     PyObject *place = place_of(error, where), *what = text_of(error->what), *got = text_of(error->got);
@@ -255,7 +256,7 @@ void py_driver_error(const char *call, int code, const char *name, PyObject *wha
     }
     Py_XDECREF(place);
     const char *known = name == NULL ? "unknown error" : name;
-    /* what dlopen says quotes a path */
+    /* the text of dlopen quotes a path, which may not be UTF-8 */
     PyObject *text = text_of(known);
     raise_instance(classes.driver_error, text == NULL ? NULL : Py_BuildValue("(siN)", call, code, text), kwargs);
 }
@@ -270,7 +271,7 @@ PyObject *py_describe(PyObject *object)
         return PyUnicode_FromString(type);
     }
     PyObject *shown = PyObject_Repr(object);
-    if (shown == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) { /* an int of more digits than Python writes */
+    if (shown == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) { /* an int with more digits than sys.get_int_max_str_digits() */
         PyErr_Clear();
         return PyUnicode_FromString(type);
     }

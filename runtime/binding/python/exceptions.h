@@ -1,4 +1,4 @@
-/* Raising the typed errors of runtime/errors.py. Every function needs the GIL. */
+/* Raises the errors of runtime/errors.py. Every function needs the GIL. */
 #ifndef NOJIT_EXCEPTIONS_H
 #define NOJIT_EXCEPTIONS_H
 
@@ -8,34 +8,35 @@
 
 #include "nojit.h"
 
-/* Raises ArgumentError at `argument` (NULL: the call as a whole) of `kernel`; steals `got`, which may be NULL. A pending
- * exception stays instead. */
+/* Raises ArgumentError at `argument` of `kernel`, or at the whole call if `argument` is NULL. Steals `got`, which may be NULL. Keeps a
+ * pending exception instead, if there is one. */
 void py_refuse(PyObject *kernel, PyObject *argument, PyObject *got, const char *what_format, ...);
 
-/* Turns the pending exception into an ArgumentError at `argument` that quotes its first line, cause included; raises one too
- * where code that failed has raised nothing. */
+/* Replaces the pending exception by an ArgumentError at `argument` that quotes its first line and has it as __cause__. Also raises one
+ * if no exception is pending. */
 void py_refuse_pending(PyObject *kernel, PyObject *argument, const char *what);
 
-/* Takes the pending exception if it is a NoMatchingVariantError: new; NULL if it is another, which stays pending. */
+/* Clears the pending exception and returns it as a new reference if it is a NoMatchingVariantError; else returns NULL and leaves it
+ * pending. */
 PyObject *py_take_miss(void);
 
-/* Takes the pending exception if it is a NoMatchingVariantError or an ArgumentError, as `py_take_miss` does. */
+/* Does the same for a NoMatchingVariantError or an ArgumentError. */
 PyObject *py_take_refusal(void);
 
-/* Raises TypeError for a dtype that Triton has not; says which of those it has is spelled nearest. */
+/* Raises TypeError for a dtype that Triton lacks, with the most similar name of one that it has. */
 void py_refuse_dtype(PyObject *dtype);
 
-/* Whether a class of exceptions is BundleError, or derived from it. */
+/* True if a class is BundleError or derives from it. */
 bool py_is_bundle_error(PyObject *type);
 
-/* Raises what the engine found, as the error of its code in docs/c-api.md, at ``str(where)``: a path for a failed system call.
- * Returns NULL. */
+/* Raises the engine's error at ``str(where)``, as the class that docs/c-api.md lists for its code. `where` is a path if a system call
+ * failed. Returns NULL. */
 PyObject *py_raise(const nj_error *error, PyObject *where);
 
 /* Raises DriverError at ``str(where)``; `name`, `what` and `where` may be NULL. */
 void py_driver_error(const char *call, int code, const char *name, PyObject *what, PyObject *where);
 
-/* "int 3", "str 'x'", or the type alone where a value says nothing. */
+/* Returns a new str such as "int 3" or "str 'x'"; only the type's name for an object that is no number or str. */
 PyObject *py_describe(PyObject *object);
 
 #endif

@@ -8,7 +8,7 @@ void py_record_clear(py_record *record)
     Py_CLEAR(record->type);
 }
 
-/* Takes the descriptor of each field; false with an exception raised. */
+/* Gets the descriptor of each field. Returns false with an exception raised. */
 static bool take_fields(PyObject *type, PyObject *names, py_record *record)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
@@ -57,7 +57,7 @@ PyObject *py_record_make(const py_record *record, PyObject **values)
     PyObject *made = whole ? PyType_GenericAlloc(record->type, 0) : NULL;
     for (Py_ssize_t i = 0; i < record->field_count; i++) {
         PyObject *field = record->fields[i];
-        /* a slot's own setter, since a record's `__setattr__` refuses */
+        /* use the slot's descriptor, since a record's `__setattr__` raises */
         if (made != NULL && Py_TYPE(field)->tp_descr_set(field, made, values[i]) < 0) {
             Py_CLEAR(made);
         }

@@ -1,4 +1,4 @@
-/* What a Python without the GIL needs and one with it gets for nothing. */
+/* Locks for free-threaded Python; with the GIL, they do nothing. */
 #ifndef NOJIT_THREADS_H
 #define NOJIT_THREADS_H
 
@@ -22,7 +22,7 @@ typedef struct {
 #define PY_UNLOCK(mutex) ((void)(mutex))
 #endif
 
-/* A count that calls of several threads raise. */
+/* A counter that several threads increment. */
 #ifdef Py_GIL_DISABLED
 typedef _Atomic(unsigned long long) py_atomic_count;
 #define PY_COUNT(count) ((void)atomic_fetch_add_explicit(&(count), 1, memory_order_relaxed))
@@ -33,8 +33,8 @@ typedef unsigned long long py_atomic_count;
 #define PY_COUNTED(count) (count)
 #endif
 
-/* Around what frees an object that may hold others of its kind, from its first statement to its last: such objects can be
- * nested as deep as memory allows, and the stack would not allow to free them one within the other. */
+/* Enclose the body of a tp_dealloc whose objects may hold others of their kind: without the trashcan, deeply nested objects would
+ * overflow the stack when freed. */
 #define PY_BEGIN_FREE(self, dealloc) \
     PyObject_GC_UnTrack(self);       \
     Py_TRASHCAN_BEGIN(self, dealloc)

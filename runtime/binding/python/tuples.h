@@ -1,4 +1,4 @@
-/* Tuples: read, and made of arrays. */
+/* Reads tuples, and makes them from arrays. */
 #ifndef NOJIT_TUPLES_H
 #define NOJIT_TUPLES_H
 
@@ -7,23 +7,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether an object is a tuple; TypeError raised, which says what else was expected, if it is none. NULL is none, too, and
- * has raised already. */
+/* Requires a tuple. Returns false with TypeError raised, which says that `what` was expected. `object` may be NULL with an exception
+ * raised. */
 bool py_is_tuple(PyObject *object, const char *what);
 
-/* Makes one of some items, by its number: new, or NULL with an exception raised. */
+/* Returns a new object for an item of an array, by its index; NULL with an exception raised. */
 typedef PyObject *(*py_item)(void *context, const void *items, size_t number);
 
-/* A tuple of `count` items, new; NULL with an exception raised. */
+/* Returns a new tuple of `count` items; NULL with an exception raised. */
 PyObject *py_tuple(size_t count, py_item item, void *context, const void *items);
 
-/* A tuple of numbers, new; NULL with an exception raised. */
+/* Returns a new tuple of ints; NULL with an exception raised. */
 PyObject *py_tuple_of_numbers(const uint32_t *numbers, size_t count);
 
-/* Appends an object, which it steals; false where that is NULL, or with MemoryError raised. */
+/* Appends an object to a list. Returns false with an exception raised. Steals `object`, which may be NULL with an exception raised. */
 bool py_append(PyObject *list, PyObject *object);
 
-/* A tuple of a list's items if it is whole, else NULL; the list, which may be NULL, ends. */
+/* Returns a new tuple of a list's items if `whole`, else NULL. Steals `list`, which may be NULL. */
 PyObject *py_ended_list(PyObject *list, bool whole);
 
 #endif

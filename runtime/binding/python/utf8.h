@@ -1,4 +1,4 @@
-/* Texts and bytes of Python's as spans of the engine, and the other way. */
+/* Converts str and bytes to the engine's spans and back. */
 #ifndef NOJIT_UTF8_H
 #define NOJIT_UTF8_H
 
@@ -8,7 +8,7 @@
 
 #include "base/span.h"
 
-/* A str of UTF-8, which may have surrogates in it; NULL with an exception raised. */
+/* Returns a new str of UTF-8 that may encode surrogates; NULL with an exception raised. */
 static inline PyObject *py_text(nj_span utf8)
 {
     return PyUnicode_DecodeUTF8((const char *)utf8.at, (Py_ssize_t)utf8.size, "surrogatepass");
@@ -29,7 +29,7 @@ static inline nj_span py_buffer_span(const Py_buffer *buffer)
     return (nj_span){buffer->buf, (size_t)buffer->len};
 }
 
-/* Borrows the UTF-8 that a str keeps; false with an exception raised if it is no str, or has surrogates. */
+/* Borrows the UTF-8 that a str caches. Returns false with an exception raised if `text` is no str or has surrogates. */
 static inline bool py_borrow_text(PyObject *text, nj_span *utf8)
 {
     Py_ssize_t size;
@@ -43,7 +43,7 @@ static inline bool py_borrow_text(PyObject *text, nj_span *utf8)
     return at != NULL;
 }
 
-/* The UTF-8 of a str as bytes, with its surrogates; NULL with an exception raised. */
+/* Returns a str as new bytes of UTF-8, with surrogates encoded; NULL with an exception raised. */
 static inline PyObject *py_encode_text(PyObject *text)
 {
     if (!PyUnicode_Check(text)) {
