@@ -90,8 +90,8 @@ static PyObject *check_frame(PyObject *Py_UNUSED(module), PyObject *args)
     return checked;
 }
 
-/* `read_frame(frame, raw_bytes, decompress, where)`: returns the content of a zstd frame. `decompress(frame, raw)` fills `raw`; libzstd
- * does if it is None. Raises BundleError at `where`. */
+/* `read_frame(frame, raw_bytes, decompress, where)`: returns the content of a zstd frame. Calls `decompress(frame, raw)`, or libzstd if
+ * `decompress` is None, to fill `raw`. Raises BundleError at `where`. */
 static PyObject *read_frame(PyObject *Py_UNUSED(module), PyObject *args)
 {
     Py_buffer frame;

@@ -1,4 +1,4 @@
-/* The functions and constants of Python for the rules and limits of the bundle format. */
+/* Gives Python the rules and limits of the bundle format. */
 #include "module.h"
 #include "python/at_import.h"
 #include "python/exceptions.h"

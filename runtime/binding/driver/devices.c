@@ -1,4 +1,4 @@
-/* The functions of Python that query the driver and its devices. */
+/* Functions that let Python query the driver and its devices. */
 #include "driver/py_driver.h"
 #include "module.h"
 

@@ -22,10 +22,10 @@ PyObject *py_first_broken_rules(py_explained_call *self)
     return made;
 }
 
-/* Tells whether the call breaks part `i` of object `of` of the table, such as param `i` of signature `of`. */
+/* Returns whether part `i` of object `of` of the table does not fit the call, such as param `i` of signature `of`. */
 typedef bool (*breaks)(py_explained_call *self, size_t of, uint32_t i);
 
-/* Returns a tuple of the parts, of `count`, that the call breaks. */
+/* Returns a tuple of the numbers below `count` of the parts that do not fit the call. */
 static PyObject *broken(py_explained_call *self, size_t of, uint32_t count, breaks is_broken)
 {
     PyObject *parts = PyList_New(0);

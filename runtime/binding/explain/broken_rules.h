@@ -1,5 +1,5 @@
-/* Finds the rules that a call breaks, and the parts of the table that break them. Functions return new tuples of numbers or names,
- * unless they say otherwise; NULL with an exception raised. */
+/* Finds the rules that a call breaks, and the parts of the table concerned. Functions return a new tuple of numbers or names, unless
+ * they say otherwise; NULL with an exception raised. */
 #ifndef NOJIT_BROKEN_RULES_H
 #define NOJIT_BROKEN_RULES_H
 

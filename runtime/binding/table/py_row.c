@@ -75,7 +75,7 @@ static void row_dealloc(py_row *self)
     Py_DECREF(type);
 }
 
-/* Returns all facts that an image must match. Two rows may share an image, so its number does not tell whether they expect the same. */
+/* Returns the facts that an image is checked against. They identify a check: rows that share an image may still differ in them. */
 static PyObject *row_entry(py_row *self, void *Py_UNUSED(closure))
 {
     const nj_expected_image *entry = &self->facts.entry;

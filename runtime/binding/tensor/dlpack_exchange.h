@@ -6,7 +6,7 @@
 
 enum { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLROCM = 10, kDLROCMHost = 11, kDLCUDAManaged = 13 };
 
-/* Whether memory is a GPU's, of either vendor. */
+/* True for the device types of GPUs, NVIDIA's and AMD's. */
 static inline int py_is_gpu(int32_t device_type)
 {
     return device_type == kDLCUDA || device_type == kDLROCM;

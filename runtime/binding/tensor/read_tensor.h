@@ -11,7 +11,7 @@
 
 #include "expr/value.h"
 
-/* What to know about the stream of a tensor whose type has no exchange API. */
+/* Flags about the stream of a tensor whose type has no exchange API. */
 typedef enum {
     PY_OF_TORCH = 1,    /* torch made the tensor, or the one it wraps: use torch's current stream */
     PY_SAYS_STREAM = 2, /* the array interface has a stream entry: a handle, or None if the data is ready */

@@ -27,7 +27,7 @@ PyObject *py_texts_make(py_texts *texts, nj_span utf8);
 /* Returns a constant as a value of runtime/values.py, a new reference; NULL with an exception raised. */
 PyObject *py_make_value(py_texts *texts, const struct nj_constant *constant);
 
-/* Does the same without a cache of texts. */
+/* Does the same as `py_make_value`, without a cache of texts. */
 PyObject *py_make_one_value(const struct nj_constant *constant);
 
 #endif

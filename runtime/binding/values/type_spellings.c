@@ -1,4 +1,4 @@
-/* The functions of Python that read type names of signatures (engine/table/type_name.h). */
+/* Functions that let Python read the type names of signatures (engine/table/type_name.h). */
 #include "module.h"
 #include "python/tuples.h"
 #include "python/utf8.h"
