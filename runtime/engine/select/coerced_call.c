@@ -12,7 +12,7 @@ uint64_t nj_takers(const nj_param_types *param, const nj_value *value, const nj_
     return takers;
 }
 
-/* The second half of `nj_coerce`; false if it makes nothing else of the value. */
+/* Converts an int or a bool to a kind that one of the types accepts. Returns false if the value stays as it is. */
 static bool convert(const nj_type *types, size_t count, nj_value *value)
 {
     uint16_t taken = 0;

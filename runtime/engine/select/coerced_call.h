@@ -1,4 +1,4 @@
-/* A call as selection takes it, and how an argument is coerced to the type of its param. */
+/* The call that selection takes, and the coercion of its arguments to the types of their params. */
 #ifndef NOJIT_SELECT_COERCED_CALL_H
 #define NOJIT_SELECT_COERCED_CALL_H
 
@@ -6,29 +6,29 @@
 #include "select/signatures.h"
 #include "table/constant.h"
 
-/* Bits of NJ_TAG_UNKNOWN: what an argument is that no value stands for. */
+/* The `bits` of a value with NJ_TAG_UNKNOWN: the kind of the argument. */
 enum {
     NJ_UNKNOWN_OTHER = 0,
-    NJ_UNKNOWN_INT = 1,      /* of more than 64 bits */
+    NJ_UNKNOWN_INT = 1,      /* an int of more than 64 bits */
     NJ_UNKNOWN_CONSTANT = 2, /* a string, a dtype or a function that no variant was compiled with */
 };
 
-/* The caller has coerced it by `nj_spec_coerce` or `nj_spec_key`: selection takes the values as they are. */
+/* A call whose values the caller coerced with `nj_spec_coerce` or `nj_spec_key`; selection does not coerce them again. */
 typedef struct {
-    nj_arguments arguments;             /* a value for each param; those of constexprs are not looked at */
-    const nj_constant *const *given;    /* for each param, then each option: the constexpr that is given, or NULL */
+    nj_arguments arguments;             /* a value for each param; the serving rules do not read those of constexprs */
+    const nj_constant *const *given;    /* for each param, then each option: the value that the caller gives, or NULL */
     size_t option_count;
-    const nj_span *options;             /* their names */
-    int arch;                           /* what ``arch`` stands for in expressions: 90; 0 if unknown */
-    bool (*interrupted)(void *context); /* whether to stop, asked every few hundred looks; may be NULL */
+    const nj_span *options;             /* names of the options */
+    int arch;                           /* value of ``arch`` in expressions, such as 90; 0 if unknown */
+    bool (*interrupted)(void *context); /* returns whether to stop; called once in a few hundred steps; may be NULL */
     void *context;
 } nj_coerced_call;
 
-/* Which types of a runtime param take an argument. */
+/* Returns the types of a runtime param that accept an argument, as bits by type number. */
 NJ_FOR_BINDING uint64_t nj_takers(const nj_param_types *param, const nj_value *value, const nj_arguments *arguments);
 
-/* Makes of an argument what Triton makes of it for a param of a declared type, unless a type takes it as it is: an address of an
- * int where the param takes nothing but pointers, a float of an int or a bool, an int of a bool, a bool of 0 or 1. */
+/* Coerces an argument that no type of its param accepts, as Triton does for a declared type: an int to an address if the param takes
+ * pointers only, an int or a bool to a float, a bool to an int, 0 or 1 to a bool. */
 NJ_FOR_BINDING void nj_coerce(const nj_param_types *param, nj_value *value, const nj_arguments *arguments);
 
 #endif

@@ -9,24 +9,24 @@
 #define REACH_OCTAVES 0.3
 /* Problems farther away, in octaves behind the nearest, do not count: each would have less than 2 % of its weight. */
 #define SPAN_OCTAVES (4 * REACH_OCTAVES)
-/* A row counts a config that it did not measure as so much slower than its slowest one, in thousandths of an octave: as twice its time. */
+/* A row counts a config that it did not measure as this much slower than its slowest, in thousandths of an octave: twice the time. */
 #define ABSENT_MILLIOCTAVES 1000
-/* Distances and sums are rounded to this many steps in a unit, so that the last bits of a logarithm do not decide between equal ones. */
+/* Distances and sums are rounded to this many steps in a unit, so that rounding errors of logarithms do not separate equal ones. */
 #define DISTANCE_STEPS 1e9
 #define SUM_STEPS 1e6
 
-/* A config on its way to its rank. */
+/* A config, and the sum that ranks it. */
 typedef struct {
     uint32_t config;
     double sum;
-    size_t place; /* in the order in which configs were met */
+    size_t place; /* index in the order in which configs were added */
 } ranked_config;
 
-/* The configs that were met. */
+/* The configs to rank, and a hash table to find them. */
 typedef struct {
-    ranked_config *ranks; /* room for all that rows name */
+    ranked_config *ranks; /* room for all configs that rows name */
     size_t count;
-    size_t *places; /* hashed by the config's number: one more than its place in `ranks`, or 0 */
+    size_t *places; /* by the hash of a config's number: its index in `ranks` plus 1, or 0 in an empty cell */
     size_t mask;
 } met_configs;
 
@@ -35,7 +35,7 @@ static double logarithm(int64_t value)
     return log2(value == 0 ? 0.5 : (double)value);
 }
 
-/* How far a point is from a key, whose logarithms are given. */
+/* Returns the distance of a point from a key, whose logarithms are given. */
 static double distance_of(const int64_t *point, const double *key, uint32_t key_count)
 {
     double sum = 0;
@@ -70,7 +70,7 @@ size_t nj_nearest_point(const int64_t *points, size_t count, const int64_t *key,
     return nearest;
 }
 
-/* The problem with the very key; UINT32_MAX if there is none. */
+/* Returns the problem with exactly the call's key; UINT32_MAX if there is none. */
 static uint32_t equal_problem(const nj_tuning_block *block, const nj_preference *by)
 {
     for (uint32_t i = 0; i < block->problem_count; i++) {
@@ -81,7 +81,7 @@ static uint32_t equal_problem(const nj_tuning_block *block, const nj_preference 
     return UINT32_MAX;
 }
 
-/* Fills how far each problem is, and returns the nearest; of equally near ones the first. */
+/* Fills the distance of each problem, and returns the nearest problem; ties go to the first. */
 static uint32_t measure(const nj_tuning_block *block, const nj_preference *by, double *distances)
 {
     double key[NJ_TUNING_KEYS_MAX];
@@ -94,7 +94,7 @@ static uint32_t measure(const nj_tuning_block *block, const nj_preference *by, d
     return nearest;
 }
 
-/* The cell of a config's place, which is 0 if the config was not met. */
+/* Returns the cell of a config in `places`; it holds 0 if the config was not added. */
 static size_t *place_of(const met_configs *all, uint32_t config)
 {
     size_t at = (size_t)((uint64_t)config * UINT64_C(0x9e3779b97f4a7c15) >> 32) & all->mask;
@@ -104,7 +104,7 @@ static size_t *place_of(const met_configs *all, uint32_t config)
     return &all->places[at];
 }
 
-/* Gives each config that has none yet its place among the ranks. */
+/* Adds each new config to the ranks. */
 static void enter_configs(const uint32_t *configs, uint32_t count, met_configs *all)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -116,7 +116,7 @@ static void enter_configs(const uint32_t *configs, uint32_t count, met_configs *
     }
 }
 
-/* Makes room for as many configs as rows name; false without memory. */
+/* Allocates room for `named` configs; false without memory. */
 static bool make_room(size_t named, met_configs *all)
 {
     size_t room = 16;
@@ -135,8 +135,8 @@ static void clear_met(met_configs *all)
     free(all->places);
 }
 
-/* Adds a row's configs to their sums: how far each is behind, less what the row counts for a config that it did not measure. Returns
- * the latter, which the caller adds to every sum. */
+/* Adds to the sum of each config of a row how far it is behind, less the row's distance for unmeasured configs. Returns that distance,
+ * weighted, which the caller adds to every sum. */
 static double add_word(const nj_behind_row *row, met_configs *all)
 {
     uint32_t most = 0;
@@ -150,10 +150,10 @@ static double add_word(const nj_behind_row *row, met_configs *all)
     return row->weight * absent;
 }
 
-/* Enters the configs of rows, and adds up how far each is behind. */
+/* Adds the configs of rows, and sums up how far each is behind. */
 static void sum_up(const nj_behind_row *rows, size_t count, met_configs *all)
 {
-    /* the sum of a config that no row measured: a pass over all configs for each row would take too long */
+    /* The sum of a config that no row measured. Adding it once to all avoids a pass over all configs for each row. */
     double nowhere = 0.0;
     for (size_t i = 0; i < count; i++) {
         enter_configs(rows[i].configs, rows[i].count, all);
@@ -190,7 +190,7 @@ size_t nj_behind_in_sum(const nj_behind_row *rows, size_t count, uint32_t *confi
     return made ? all.count : SIZE_MAX;
 }
 
-/* Orders configs by their sums; of equal ones the first stays the first. */
+/* Orders configs by their sums; ties keep their order. */
 static int compare_ranks(const void *one, const void *other)
 {
     const ranked_config *a = one, *b = other;
@@ -200,7 +200,7 @@ static int compare_ranks(const void *one, const void *other)
     return a->place < b->place ? -1 : a->place > b->place;
 }
 
-/* Lists the configs that were met; false without memory. */
+/* Copies the configs, in their order; false without memory. */
 static bool list(const met_configs *all, nj_order *order)
 {
     order->configs = malloc((all->count + 1) * sizeof *order->configs);
@@ -211,7 +211,7 @@ static bool list(const met_configs *all, nj_order *order)
     return order->configs != NULL;
 }
 
-/* Orders configs by their estimated times; of equal ones the first stays the first. */
+/* Orders configs by their estimated times; ties keep the order of the block. */
 static bool rank_by_cost(const nj_tuning_block *block, const nj_preference *by, met_configs *all)
 {
     nj_estimate_facts facts = {by->key, by->key_count, by->tuned.multiprocessors};
@@ -231,7 +231,7 @@ static bool rank_by_cost(const nj_tuning_block *block, const nj_preference *by, 
     return made;
 }
 
-/* Lists the rows of problems that count: those near the key. */
+/* Fills a row for each problem near the key, and returns their number. */
 static size_t near_rows(const nj_tuning_block *block, const double *distances, uint32_t nearest, nj_behind_row *rows)
 {
     size_t count = 0;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* What an id's two bits say: as in expr/value.h. */
+/* The kinds of an id, as its bits of NJ_OPAQUE_KIND_MASK number them. */
 enum { KIND_TEXT, KIND_DTYPE, KIND_FUNCTION, KIND_OTHER };
 
 enum { CAPACITY_AT_FIRST = 32 };
@@ -19,7 +19,8 @@ typedef struct {
     unsigned char bytes[];
 } name_entry;
 
-/* At most half full. Entries and arrays never change once they can be found, and live as long as the ids. */
+/* A hash table, at most half full. Lookups take no lock: an entry never changes once it is in a table, and entries and tables live as
+ * long as the ids. */
 typedef struct name_places {
     struct name_places *previous;
     size_t capacity; /* a power of two */
@@ -27,10 +28,10 @@ typedef struct name_places {
 } name_places;
 
 struct nj_ids {
-    pthread_mutex_t lock; /* of who adds */
+    pthread_mutex_t lock; /* held while an entry is added */
     _Atomic(name_places *) places;
     size_t count;
-    uint64_t seed; /* nobody who writes a bundle knows it, so that nobody has ids collide */
+    uint64_t seed; /* random, so that no bundle can force hash collisions */
 };
 
 static name_places *new_places(name_places *previous, size_t capacity)
@@ -94,7 +95,7 @@ static uint64_t hash_of(const nj_ids *ids, nj_span bytes)
     return hash ^ hash >> 32;
 }
 
-/* The number of a name; -1 if it has none. */
+/* Returns the number of a name; -1 if it has none. */
 static int64_t find(const nj_ids *ids, nj_span bytes, uint64_t hash)
 {
     name_places *places = atomic_load_explicit(&ids->places, memory_order_acquire);
@@ -137,7 +138,7 @@ static bool make_room(nj_ids *ids)
     return places != NULL;
 }
 
-/* Gives a name a number unless it has one, which is returned; -1 without memory. The caller locks. */
+/* Returns the number of a name, after giving it one if it has none; -1 without memory. The caller holds the lock. */
 static int64_t add_locked(nj_ids *ids, nj_span bytes, uint64_t hash)
 {
     int64_t number = find(ids, bytes, hash);
@@ -173,7 +174,7 @@ static nj_value id(int kind, int64_t number)
     return (nj_value){.tag = NJ_TAG_OPAQUE, .bits = NJ_OPAQUE_BASE + ((int64_t)kind << NJ_OPAQUE_KIND_SHIFT) + number};
 }
 
-/* How many bytes a tuple takes that stand for it and for nothing else. */
+/* Returns the size of a tuple's unique encoding, in bytes. */
 static size_t tuple_size(const nj_constant *constant)
 {
     size_t size = 1 + sizeof(uint64_t);
@@ -183,7 +184,7 @@ static size_t tuple_size(const nj_constant *constant)
     return size + (constant->kind >= NJ_CONSTANT_TEXT && constant->kind < NJ_CONSTANT_TUPLE ? constant->text.size : 0);
 }
 
-/* The word behind the kind of an item: a text's size, a number, or the count of items. */
+/* Returns the word that follows the kind of an item: the size of a text, a number, or the count of items. */
 static uint64_t item_word(const nj_constant *constant)
 {
     uint64_t word = 0;
@@ -201,10 +202,10 @@ static uint64_t item_word(const nj_constant *constant)
 static unsigned char *write_tuple(const nj_constant *constant, unsigned char *at)
 {
     uint64_t word = item_word(constant);
-    /* no text in UTF-8 starts with such a byte */
+    /* a text in UTF-8 never starts with this byte */
     *at++ = (unsigned char)(0xf8 | constant->kind);
     if (constant->kind == NJ_CONSTANT_INT && constant->negative && word != 0) {
-        at[-1] = 0xf8 | NJ_CONSTANT_NONE; /* of an int below 0: none has a number but 0 */
+        at[-1] = 0xf8 | NJ_CONSTANT_NONE; /* a negative int has the kind of None, whose word is always 0 */
     }
     memcpy(at, &word, sizeof word);
     at += sizeof word;
@@ -219,7 +220,7 @@ static unsigned char *write_tuple(const nj_constant *constant, unsigned char *at
     return at;
 }
 
-/* Finds the number of a tuple, or gives it one if `adds`; -1 if there is none. */
+/* Returns the number of a tuple, after giving it one if `adds`; -1 if it has none, or without memory. */
 static int64_t number_tuple(nj_ids *ids, const nj_constant *constant, bool adds)
 {
     size_t size = tuple_size(constant);
@@ -243,7 +244,7 @@ static int kind_of(const nj_constant *constant)
     }
 }
 
-/* Values that have no number; false for those that have one. */
+/* Reads a constant that needs no id. Returns false for a text, a dtype, a function or a tuple. */
 static bool read_plain(const nj_constant *constant, nj_value *value)
 {
     switch (constant->kind) {
@@ -279,7 +280,7 @@ nj_value nj_ids_find(const nj_ids *ids, const nj_constant *constant)
     return number < 0 ? (nj_value){.tag = NJ_TAG_UNKNOWN} : id(kind_of(constant), number);
 }
 
-/* Takes each spelling of the dtype that a text spells, if it spells one. */
+/* Takes a spelling of a dtype; false stops the walk. */
 typedef bool (*take_spelling)(void *context, nj_span spelling);
 
 static bool each_spelling(nj_span text, take_spelling take, void *context)
@@ -307,7 +308,7 @@ static bool add_spelling(void *context, nj_span spelling)
     return add(context, spelling) >= 0;
 }
 
-/* The ids of spellings. */
+/* Collects the ids of spellings. */
 typedef struct {
     const nj_ids *ids;
     int64_t *bits;

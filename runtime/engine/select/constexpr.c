@@ -18,7 +18,7 @@ bool nj_constant_same(const nj_constant *one, const nj_constant *other)
     case NJ_CONSTANT_TEXT:
     case NJ_CONSTANT_DTYPE:
     case NJ_CONSTANT_FUNCTION: return nj_span_equal(one->text, other->text);
-    default: return true; /* what a binding knows no constant for; none was built */
+    default: return true; /* a value that the binding has no constant for; no variant was built with one */
     }
     for (uint32_t i = 0; one->count == other->count && i < one->count; i++) {
         if (!nj_constant_same(&one->items[i], &other->items[i])) {
@@ -37,7 +37,7 @@ void nj_resolved_free(nj_resolved_items *made)
     }
 }
 
-/* Which of the known values are tuples of so many items; returns how many. */
+/* Fills the known values that are tuples of `items` items, and returns their number. */
 static size_t keep_tuples(const nj_constant *const *known, size_t count, uint32_t items, const nj_constant **kept)
 {
     size_t used = 0;

@@ -19,7 +19,7 @@ static bool find_fact(void *context, nj_span word, nj_instruction *push)
 int64_t nj_estimate_of(nj_span words, const nj_estimate_facts *facts)
 {
     nj_assembly made;
-    /* all its names stand for ints, so that one constant is left of it, unless something fails */
+    /* all names are constant ints, so folding leaves one constant unless an operation fails */
     bool whole = nj_assemble(words, find_fact, (void *)facts, SIZE_MAX, &made);
     return whole && made.length == 1 && made.code[0].op == NJ_OP_CONST_INT ? made.code[0].operand : INT64_MAX;
 }

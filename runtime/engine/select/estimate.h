@@ -1,10 +1,10 @@
-/* Estimated times of configs for a call: expressions of a tuning block, as docs/bundle-format.md says. */
+/* Computes the estimated times of configs for a call, by the expressions of a tuning block (docs/bundle-format.md). */
 #ifndef NOJIT_SELECT_ESTIMATE_H
 #define NOJIT_SELECT_ESTIMATE_H
 
 #include "table/cost.h"
 
-/* The values of the names in such expressions. */
+/* The values of the names in these expressions. */
 typedef struct {
     const int64_t *key; /* `key0` and on */
     size_t key_count;

@@ -7,7 +7,7 @@ const nj_value *nj_argument_at(const nj_signatures *signatures, const nj_argumen
 {
     const unsigned char *end = path.at + path.size, *dot = memchr(path.at, '.', path.size);
     const nj_known_name *known = nj_signatures_find(signatures, (nj_span){path.at, dot == NULL ? path.size : (size_t)(dot - path.at)});
-    /* a param hides behind an axis of its name, and is looked for among the params then */
+    /* an axis hides a param of the same name, which is then found among the params */
     size_t place = known->place >= 0 ? (size_t)known->place : nj_param_place(signatures->table, known->name);
     if (known->name.at == NULL || place >= signatures->table->param_count || signatures->table->params[place].is_constexpr) {
         return NULL;
@@ -36,7 +36,7 @@ bool nj_hint_holds(const nj_signatures *signatures, const nj_arguments *argument
     return value != NULL && (nj_hints_of(value) >> (hint->value == 1) & 1) != 0;
 }
 
-/* The rows of a row's case and config. */
+/* Finds the rows with the case and config of a row: `first` to before `end`. */
 static void find_siblings(const nj_table *table, size_t row, size_t *first, size_t *end)
 {
     uint32_t case_number = nj_table_at(table, NJ_COLUMN_CASE, row), config = nj_table_at(table, NJ_COLUMN_CONFIG, row);
@@ -46,7 +46,7 @@ static void find_siblings(const nj_table *table, size_t row, size_t *first, size
     *end = nj_first_row(table, NJ_COLUMN_CONFIG, config + 1, row, *end);
 }
 
-/* Whether a sibling of a row has equal derived constexprs and more hints. */
+/* Returns whether a sibling of a row has equal derived constexprs and more hints. */
 static bool is_richer(const nj_table *table, size_t row, size_t other)
 {
     const nj_hint_set *hints = &table->hint_sets[nj_table_at(table, NJ_COLUMN_HINTS, row)];
@@ -63,7 +63,7 @@ static uint32_t count_failing(const nj_signatures *signatures, const nj_argument
     return failing;
 }
 
-/* Orders sets of equally many hints, by their leaves and values. */
+/* Orders hint sets of equal size by their leaves and values. */
 static int compare_sets(const nj_hint_set *one, const nj_hint_set *other)
 {
     for (uint32_t i = 0; i < one->count; i++) {

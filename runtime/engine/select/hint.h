@@ -1,4 +1,4 @@
-/* Hints: which hold for an argument, and which sets of them a call just misses. */
+/* Checks which hints hold for an argument, and finds hint misses. */
 #ifndef NOJIT_SELECT_HINT_H
 #define NOJIT_SELECT_HINT_H
 
@@ -21,14 +21,14 @@ static inline uint64_t nj_hints_of(const nj_value *value)
     return (uint64_t)(nj_hint_breaks(16, bits) == 0) | (uint64_t)(number && nj_hint_breaks(1, bits) == 0) << 1;
 }
 
-/* The argument at a leaf path, x or x.1.0; NULL if the call's tuples have none there. */
+/* Returns the argument at the path of a leaf, x or x.1.0; NULL if the call has none there. */
 const nj_value *nj_argument_at(const nj_signatures *signatures, const nj_arguments *arguments, nj_span path);
 
-/* Whether a hint holds. */
+/* Returns whether a hint holds for a call. */
 NJ_FOR_BINDING bool nj_hint_holds(const nj_signatures *signatures, const nj_arguments *arguments, const nj_hint *hint);
 
-/* Finds the set of hints that a call which a row serves just misses: as many of them hold as fail at least, and the fewest fail.
- * False if none is near. */
+/* Finds the hint set of a hint miss by a call that `row` serves: at least half of the set's hints hold, not all, and of all such sets
+ * the fewest fail. Returns false if there is none. */
 NJ_FOR_BINDING bool nj_near_hints(const nj_signatures *signatures, const nj_arguments *arguments, size_t row, uint32_t *hint_set);
 
 #endif

@@ -7,8 +7,8 @@
 /* The mark of a constexpr, an option or a program's result in the packed words; the last two add a word. */
 enum { MARK_NOTHING = 0, MARK_NONE, MARK_FALSE, MARK_TRUE, MARK_INT, MARK_OPAQUE };
 
-/* The hints that hold for the members of a tuple, behind the packed words. The types that take the tuple, which are in
- * the packed words, say how many there are. */
+/* Appends the hints that hold for the members of a tuple after the packed words. The packed words hold the types that accept the tuple,
+ * so they determine its number of members. */
 static void add_leaves(const nj_value *value, const nj_arguments *arguments, nj_key *key)
 {
     const nj_value *leaves = &arguments->leaves[nj_tuple_start(value)];
@@ -20,7 +20,7 @@ static void add_leaves(const nj_value *value, const nj_arguments *arguments, nj_
     }
 }
 
-/* The bits that an argument leaves: which types take it, which hints hold. */
+/* Returns the bits of an argument in the key: the types that accept it, then the hints that hold. */
 static __attribute__((noinline)) uint64_t any_bits(const nj_key_field *field, const nj_arguments *arguments, nj_value *value,
                                                    nj_key *key)
 {
@@ -53,7 +53,7 @@ static inline uint64_t argument_bits(const nj_key_field *field, const nj_argumen
     return any_bits(field, arguments, value, key);
 }
 
-/* Marks a constexpr, an option or a program's result; its number goes behind the packed words. */
+/* Returns the mark of a constexpr, an option or a program's result, and appends its number, if any, after the packed words. */
 static uint64_t mark(const nj_value *value, nj_key *key)
 {
     switch (value->tag) {
@@ -65,7 +65,7 @@ static uint64_t mark(const nj_value *value, nj_key *key)
     }
 }
 
-/* What a string stands for where only dtypes are known. Not inline: most constexprs are no strings. */
+/* Returns the id of the dtype that a string names, or else the string's own. Not inline: most constexprs are no strings. */
 static __attribute__((noinline)) int64_t alias_of(const nj_key_field *field, int64_t string)
 {
     for (uint16_t i = 0; i < field->alias_count; i++) {
@@ -76,7 +76,7 @@ static __attribute__((noinline)) int64_t alias_of(const nj_key_field *field, int
     return string;
 }
 
-/* Makes of a constexpr or an option what the key marks, unless it is left out. */
+/* Replaces a string that names a dtype by that dtype. */
 static inline void resolve_alias(const nj_key_field *field, nj_value *value)
 {
     if (field->alias_count != 0 && value->tag == NJ_TAG_OPAQUE) {
@@ -84,7 +84,7 @@ static inline void resolve_alias(const nj_key_field *field, nj_value *value)
     }
 }
 
-/* Marks a constexpr or an option, and makes of it what programs see. */
+/* Returns the mark of a constexpr or an option, and replaces its value by the one that programs see. */
 static uint64_t constexpr_bits(const nj_key_field *field, nj_value *value, nj_key *key)
 {
     if (value->tag == NJ_TAG_MISSING) {
@@ -116,7 +116,7 @@ static bool add_arguments(const nj_spec *spec, nj_value *values, const nj_argume
     return known;
 }
 
-/* A program that fails leaves nothing, which tells it from every result. */
+/* Adds the results of programs. A program that fails leaves MARK_NOTHING, which is the mark of no result. */
 static void add_programs(const nj_spec *spec, const nj_value *values, nj_key *key)
 {
     for (uint32_t i = 0; i < spec->program_count; i++) {
@@ -128,7 +128,7 @@ static void add_programs(const nj_spec *spec, const nj_value *values, nj_key *ke
     }
 }
 
-/* Not inline: most kernels are not tuned. */
+/* Adds the tuning key. Not inline: most kernels are not tuned. */
 static __attribute__((noinline)) void add_tuning(const nj_spec *spec, const nj_value *values, nj_key *key)
 {
     nj_tuning_round(spec->tuning, spec->tuning_count, spec->bucket, values, (int64_t *)&key->words[key->count]);

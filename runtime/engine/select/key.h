@@ -1,4 +1,4 @@
-/* Keys: the facts of a call that decide which variant runs, packed into words. Calls of equal keys have the same plan. */
+/* The key of a call: the facts that select its variant, packed into words. Calls with equal keys share a plan. */
 #ifndef NOJIT_SELECT_KEY_H
 #define NOJIT_SELECT_KEY_H
 
@@ -15,12 +15,12 @@ typedef struct {
 
 struct nj_spec;
 
-/* Makes a *coerced* call of one, which has a value for each param and option: coerces the arguments to the types of their params, and
- * fills in the defaults of constexprs. */
+/* Coerces a call in place. `values` has a value for each param and option: arguments get the types of their params, constexprs get the
+ * values that programs see, and missing ones their defaults. */
 void nj_spec_coerce(const struct nj_spec *spec, nj_value *values, const nj_arguments *arguments);
 
-/* Makes the key of a call, and coerces it as `nj_spec_coerce` does, in one pass for the sake of launches; false if an argument is taken by
- * no type, or a constexpr has a value that no variant knows: no plan is kept for such a call. */
+/* Makes the key of a call and coerces it like `nj_spec_coerce`, in one pass to keep launches fast. Returns false if no type accepts an
+ * argument, or no variant knows the value of a constexpr: nojit caches no plan for such a call. */
 NJ_FOR_BINDING bool nj_spec_key(const struct nj_spec *spec, nj_value *values, const nj_arguments *arguments, nj_key *key);
 
 #endif

@@ -6,19 +6,19 @@
 #include <stdlib.h>
 
 
-/* Programs, each once. */
+/* A set of programs. */
 typedef struct {
     nj_program *programs; /* owned */
     uint32_t count, room;
-    uint32_t *places; /* hashed: one more than a program's number, or 0 */
+    uint32_t *places; /* hash table: a program's number plus 1, or 0 in an empty cell */
     size_t mask;
 } program_set;
 
-/* Where an expression is grounded. */
+/* The values that replace the names of an expression. */
 typedef struct {
     const nj_spec *spec;
     const nj_config *config;
-    const uint32_t *point; /* of each axis, the number of its value; NULL: type axes stay open */
+    const uint32_t *point; /* for each axis, the number of its value; NULL leaves type axes open */
     bool starved;
 } ground;
 
@@ -60,7 +60,7 @@ static uint32_t *place_in(const program_set *set, const nj_instruction *code, si
     return &set->places[at];
 }
 
-/* Makes room for one more program, which is found in at most half of the places; false without memory. */
+/* Makes room for one more program, and keeps the hash table at most half full; false without memory. */
 static bool set_grow(program_set *set)
 {
     if (set->count < set->room) {
@@ -92,7 +92,7 @@ static void set_clear(program_set *set)
     free(set->places);
 }
 
-/* Adds a program: 1, 0 if it is there already, -1 with `error` filled. */
+/* Adds a program. Returns 1, 0 if the set contains it already, or -1 with `error` filled. */
 static int set_add(program_set *set, const nj_assembly *made, nj_error *error)
 {
     if (!set_grow(set)) {
@@ -121,7 +121,7 @@ static bool push_axis(ground *it, uint32_t axis, nj_instruction *push)
     if (it->point != NULL) {
         return nj_push_constant(it->spec->signatures.ids, &table->axes[axis].values[it->point[axis]], push, &it->starved);
     }
-    /* no argument has such a slot */
+    /* an open axis has a slot after those of the arguments */
     *push = (nj_instruction){.op = NJ_OP_LOAD, .operand = (int64_t)it->spec->argument_count + axis};
     return true;
 }
@@ -156,7 +156,7 @@ static bool find_name(void *context, nj_span name, nj_instruction *push)
     return place < table->param_count;
 }
 
-/* Whether a program loads a slot of some kind: a runtime param's, or an open axis's. */
+/* Returns whether a program loads an open axis if `axes`, or else a runtime param. */
 static bool loads(const nj_spec *spec, const nj_assembly *made, bool axes)
 {
     const nj_table *table = spec->signatures.table;
@@ -178,7 +178,7 @@ static bool can_stand(void *context, nj_span name)
     return find_name(context, name, &push);
 }
 
-/* Whether a word of a program is a name. */
+/* Returns whether a word of a program is a name. */
 static bool is_name(nj_span word)
 {
     static const char *const others[] = {"true", "false", "none", "and", "or"};
@@ -213,7 +213,7 @@ bool nj_refuse_program(nj_span text, nj_span words, bool (*knows)(void *context,
     return nj_differ(error, got.text, "expected an expression over the kernel's params");
 }
 
-/* An expression of the table, with its program. */
+/* An expression of the table: its text, and its words in postfix. */
 typedef struct {
     nj_span text, words;
 } expression;
@@ -227,7 +227,7 @@ static bool assemble(ground *it, const expression *of, size_t slots, nj_assembly
     return it->starved ? nj_no_memory(error) : nj_refuse_program(of->text, of->words, can_stand, it, error);
 }
 
-/* Notes which axes a program leaves open, and starts at their first point. How many points there are, as far as that matters. */
+/* Notes the open axes of a program, and sets `point` to their first point. Returns their number of points, NJ_PROGRAMS_MAX + 1 at most. */
 static uint64_t count_points(const nj_spec *spec, const nj_assembly *made, uint32_t *point, bool *open)
 {
     const nj_table *table = spec->signatures.table;
@@ -257,16 +257,16 @@ static void next_point(const nj_table *table, const bool *open, uint32_t *point)
     }
 }
 
-/* What the search for programs goes by. */
+/* The state of the search for programs. */
 typedef struct {
     nj_spec *spec;
-    program_set open, found; /* with type axes open, and without any */
+    program_set open, found; /* programs with type axes open, and with their values filled in */
     uint32_t *point;
     bool *is_open;
     uint64_t grounded;
 } search;
 
-/* Adds what a program with open axes comes to at each of their points. */
+/* Adds the program of an expression at each point of its open axes. */
 static bool add_points(search *it, ground *at, const expression *of, uint64_t points, nj_error *error)
 {
     it->grounded += points;
@@ -285,7 +285,7 @@ static bool add_points(search *it, ground *at, const expression *of, uint64_t po
     return added;
 }
 
-/* Adds what an expression comes to with a config. */
+/* Adds the programs of an expression with the values of a config. */
 static bool add_expression(search *it, ground *at, const expression *of, nj_error *error)
 {
     nj_assembly made;
@@ -321,7 +321,7 @@ static bool find_programs(search *it, nj_error *error)
     return found;
 }
 
-/* Whether any config asks for something that has to be computed: most kernels' do not. */
+/* Returns whether the kernel has a derived constexpr or a `requires`; most kernels have neither. */
 static bool computes(const nj_table *table)
 {
     bool any = table->derived_count > 0;

@@ -1,11 +1,11 @@
-/* Setting a call against a table, as match.h says. */
+/* Matches a call against a table. */
 #include "select/serving_rules.h"
 
 #include "table/find_by_name.h"
 
 #include <stdlib.h>
 
-/* Kinds of arguments: what a type takes that takes some value of the kind. */
+/* Returns the kind of an argument: the tags that a type accepts if it accepts any value of the kind. */
 static uint16_t kind_of(const nj_value *value)
 {
     const uint16_t ints = NJ_BIT(NJ_TAG_INT) | NJ_BIT(NJ_TAG_UINT);
@@ -18,7 +18,7 @@ static uint16_t kind_of(const nj_value *value)
     }
 }
 
-/* Whether no manifest line could make the kernel take an argument. */
+/* Returns whether the types of a param accept no value of an argument's kind. False for None. */
 static bool is_hopeless(const nj_param_types *param, const nj_value *value)
 {
     uint16_t kinds = 0;
@@ -59,7 +59,7 @@ size_t nj_match_places(const nj_match *match)
     return match->signatures->table->param_count + match->call->option_count;
 }
 
-/* Refuses constexprs and options that no call can give. */
+/* Refuses derived constexprs and unknown options that the caller gives. */
 static nj_verdict check_names(const nj_match *match, nj_fault *fault)
 {
     const nj_table *table = match->signatures->table;
@@ -78,7 +78,7 @@ static nj_verdict check_names(const nj_match *match, nj_fault *fault)
     return NJ_SERVED;
 }
 
-/* Finds which types take each argument. */
+/* Finds the types that accept each argument. */
 static nj_verdict find_takers(nj_match *match, nj_fault *fault)
 {
     const nj_signatures *signatures = match->signatures;
@@ -94,7 +94,7 @@ static nj_verdict find_takers(nj_match *match, nj_fault *fault)
     return NJ_SERVED;
 }
 
-/* Finds what each given constexpr stands for; false without memory. */
+/* Resolves each given constexpr; false without memory. */
 static bool find_meant(nj_match *match)
 {
     const nj_table *table = match->signatures->table;
@@ -119,7 +119,7 @@ static bool find_meant(nj_match *match)
     return found;
 }
 
-/* The constexpr that a call has for a param: as given, or its default; NULL if it has none. */
+/* Returns the value of a constexpr: the given one, or else the default; NULL if there is neither. */
 static const nj_constant *value_at(const nj_match *match, size_t place)
 {
     const nj_param *param = &match->signatures->table->params[place];
@@ -139,7 +139,7 @@ static int64_t find_value(const nj_axis *axis, const nj_constant *value)
     return NJ_NOT_BUILT;
 }
 
-/* Finds what the call means on each axis. */
+/* Finds the number of the call's value on each axis. */
 static nj_verdict find_wanted(nj_match *match, nj_fault *fault)
 {
     const nj_table *table = match->signatures->table;
@@ -174,8 +174,8 @@ static void find_fitting(nj_match *match)
     }
 }
 
-/* Whether the types of a param that fitting signatures have say one thing of what is pointed to; `leaf` is -1 for the argument
- * itself. */
+/* Returns whether all fitting signatures have the same dtype behind a pointer: a param's member `leaf`, or the param itself if `leaf`
+ * is -1. */
 static bool points_to_one(const nj_match *match, uint32_t number, int leaf)
 {
     const nj_signatures *signatures = match->signatures;
@@ -196,7 +196,7 @@ static bool is_untyped(const nj_value *value)
     return value->tag == NJ_TAG_POINTER && value->dtype == NJ_DTYPE_NONE;
 }
 
-/* Refuses addresses that leave open what decides. */
+/* Refuses addresses without a dtype where the dtype would select the variant. */
 static nj_verdict check_untyped(const nj_match *match, nj_fault *fault)
 {
     const nj_signatures *signatures = match->signatures;

@@ -27,7 +27,7 @@ static nj_type int_type(const nj_dtype_facts *dtype)
     return type;
 }
 
-/* `=3`, and whatever else is compiled in as one value. */
+/* Reads the type of a compiled-in value, such as `=3`. */
 static bool read_constant(nj_span text, nj_ids *ids, nj_type *type, nj_error *error)
 {
     unsigned char *room = malloc(text.size + 1);
@@ -38,7 +38,7 @@ static bool read_constant(nj_span text, nj_ids *ids, nj_type *type, nj_error *er
     }
     if (!nj_type_constant(text, room, &constant)) {
         free(room);
-        return true; /* takes nothing */
+        return true; /* the type accepts no value */
     }
     bool added = nj_ids_add(ids, &constant, &value);
     free(room);
@@ -50,7 +50,7 @@ static bool read_constant(nj_span text, nj_ids *ids, nj_type *type, nj_error *er
     } else if (value.tag == NJ_TAG_UNKNOWN && !constant.negative) {
         value = (nj_value){.tag = NJ_TAG_UINT, .bits = (int64_t)constant.magnitude};
     }
-    /* an int below 64 bits takes nothing */
+    /* no argument equals an int below -2^63 */
     *type = (nj_type){.tags = value.tag == NJ_TAG_UNKNOWN ? 0 : NJ_BIT(value.tag), .constant = true, .low = value.bits, .high = value.bits};
     return true;
 }
@@ -89,7 +89,7 @@ nj_type nj_descriptor_type(nj_span text)
     return type;
 }
 
-/* What the entries of a tuple are read into. */
+/* The state of reading the entries of a tuple. */
 typedef struct {
     nj_ids *ids;
     nj_type *entries;
@@ -97,7 +97,7 @@ typedef struct {
     nj_error *error;
 } nj_tuple_reader;
 
-/* Appends the entries of a tuple, which nj_is_type has counted, and counts its members. */
+/* Appends the entries of a tuple, and counts its members. nj_is_type has checked that the entries fit. */
 static bool read_members(nj_tuple_reader *it, nj_span text, uint16_t *members)
 {
     nj_span rest = {text.at + 1, text.size - 2}, member;
@@ -158,12 +158,12 @@ static bool accepts_descriptor(const nj_type *type, const nj_descriptor *descrip
     if (descriptor->base.dtype != type->pointee || descriptor->rank != type->rank) {
         return false;
     }
-    /* zeros leave the block to the config */
+    /* a block of zeros means that the config decides it */
     return descriptor->block[0] == 0 ||
            memcmp(descriptor->block, type->block, type->rank * sizeof *type->block) == 0;
 }
 
-/* Judges a value that is no tuple, or the head of one. */
+/* Returns whether a type accepts a value; of a tuple, compares only the number of members. */
 static bool accepts_entry(const nj_type *type, const nj_value *value, const nj_arguments *arguments)
 {
     if ((type->tags & NJ_BIT(value->tag)) == 0) {

@@ -1,4 +1,4 @@
-/* What expressions of a table come to for a call, in a case and with a config: two of the rules of serving_rules.h ask. */
+/* Evaluates `requires` and derived constexprs for a call, in a case and with a config: two rules of serving_rules.h. */
 #include "select/serving_rules.h"
 
 #include "expr/postfix.h"
@@ -32,11 +32,11 @@ nj_found_name nj_match_name(const nj_match *match, uint32_t case_number, uint32_
     return (nj_found_name){.kind = param->has_default ? NJ_NAME_CONSTANT : NJ_NAME_UNKNOWN, .constant = &param->fallback};
 }
 
-/* The names and values with which the expressions of a table are evaluated. */
+/* The call, case and config for which expressions are evaluated. */
 typedef struct {
     nj_match *match;
     uint32_t case_number, config;
-    bool asks_types; /* set where a program asks for an axis that only spells types */
+    bool asks_types; /* set if a program reads an axis of types only */
 } site;
 
 static bool find_name(void *context, nj_span name, nj_instruction *push)
@@ -55,7 +55,7 @@ static bool find_name(void *context, nj_span name, nj_instruction *push)
     }
 }
 
-/* Evaluates the table's program of that number; false where it fails. */
+/* Evaluates program `number` of the table; false if it fails. */
 static bool evaluate(site *it, uint32_t number, nj_value *result)
 {
     const nj_table *table = it->match->signatures->table;
@@ -74,7 +74,7 @@ bool nj_match_requires(nj_match *match, uint32_t case_number, uint32_t config)
     site it = {match, case_number, config, false};
     nj_value result;
     bool holds = evaluate(&it, (uint32_t)program, &result) && result.tag == NJ_TAG_BOOL && result.bits != 0;
-    /* the axes that are constexprs have the call's values in each case that is looked at */
+    /* every case in question has the call's values on the axes of constexprs, so the result holds for all of them */
     if (!it.asks_types) {
         state->requires = holds ? NJ_YES : NJ_NO;
     }

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Whoever wants to stop waits for no more than so many looks. */
+/* The search asks the caller whether to stop once in this many steps. */
 #define LOOKS_BETWEEN 256
 
 /* The rows of one case and config. */
@@ -14,19 +14,19 @@ typedef struct {
     size_t first, end;
 } row_run;
 
-/* A config that an order lists. */
+/* A config, and its rank in an order. */
 typedef struct {
     uint32_t config, rank;
 } listed_config;
 
-/* The order of the cases of a tuning block, to find configs in. */
+/* The ranks of the configs of a tuning block. */
 typedef struct {
     bool made;
-    listed_config *listed; /* by config */
+    listed_config *listed; /* sorted by config */
     uint32_t count;
 } block_order;
 
-/* A row that serves. */
+/* A row that serves the call. */
 typedef struct {
     uint32_t hint_count;
     size_t row;
@@ -37,13 +37,13 @@ typedef struct {
     const nj_preference *preference;
     row_run *runs;
     size_t run_count, run_room;
-    uint32_t *block_of;  /* of each case, one more than the number of its tuning block; 0 without one. NULL if nothing is tuned */
-    block_order *orders; /* of each block */
+    uint32_t *block_of;  /* for each case: the number of its tuning block plus 1, or 0. NULL until it is needed */
+    block_order *orders; /* for each block */
     served_row *served;
     size_t served_count, served_room;
 } search;
 
-/* Counts a look; false where the caller wants to stop. */
+/* Counts a step of the search; false if the caller wants to stop. */
 static bool look(nj_match *match)
 {
     const nj_coerced_call *call = match->call;
@@ -106,7 +106,7 @@ static bool add_case(search *it, uint32_t case_number)
     return true;
 }
 
-/* Finds all configs of all cases that the call means. */
+/* Finds the configs of all cases that match the call. */
 static bool find_runs(search *it)
 {
     const nj_table *table = it->match->signatures->table;
@@ -139,7 +139,7 @@ static int compare_listed(const void *one, const void *other)
     return a->rank < b->rank ? -1 : a->rank > b->rank;
 }
 
-/* Says of each case which block it is in. */
+/* Finds the tuning block of each case; false without memory. */
 static bool find_blocks(search *it)
 {
     const nj_tuning_table *tuned = it->preference->tuned.table;
@@ -179,7 +179,7 @@ static bool make_order(search *it, uint32_t block)
     return made->listed != NULL;
 }
 
-/* The place of a config in an order; one that it leaves out comes behind, among the others in the table's order. */
+/* Returns the rank of a config. Configs that the order does not list come last, in the table's order. */
 static uint32_t rank_in(const block_order *order, uint32_t config)
 {
     uint32_t low = 0, high = order->count;
@@ -195,7 +195,7 @@ static uint32_t rank_in(const block_order *order, uint32_t config)
     return listed ? order->listed[low].rank : config + order->count - low;
 }
 
-/* Ranks runs whose ints are equally wide. */
+/* Ranks and sorts runs whose ints have equal widths in sum. */
 static bool rank_runs(search *it, size_t first, size_t end)
 {
     bool tuned = it->preference != NULL && it->preference->tuned.table != NULL && end - first > 1;
@@ -253,7 +253,7 @@ static int compare_served(const void *one, const void *other)
     return a->row < b->row ? -1 : a->row > b->row;
 }
 
-/* Hands out the rows of runs that are equally preferred; false to end the search. */
+/* Takes the rows of runs of equal rank, those with the most hints first; false to end the search. */
 static bool take_alike(search *it, size_t first, size_t end, nj_take_row take, void *context, bool *any)
 {
     it->served_count = 0;

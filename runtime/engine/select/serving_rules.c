@@ -9,7 +9,7 @@ bool nj_match_asks(const nj_match *match, size_t place)
     return match->call->given[place] != NULL && (place >= table->param_count || !nj_is_axis(table, table->params[place].name));
 }
 
-/* The value that a config was built with; NULL if it sets none. */
+/* Returns the value of a config at a place: its own, or else the function's default; NULL if there is neither. */
 static const nj_constant *built_with(const nj_match *match, const nj_config *config, size_t place)
 {
     const nj_table *table = match->signatures->table;
@@ -26,7 +26,6 @@ bool nj_match_sets(const nj_match *match, uint32_t config, size_t place)
     return built != NULL && nj_constant_same(built, &match->resolved[place]);
 }
 
-/* Whether a config is one that the caller's own settings allow. */
 bool nj_match_allows(nj_match *match, uint32_t config)
 {
     if (match->sets && match->allowed[config] == NJ_NOT_ASKED) {
@@ -45,7 +44,6 @@ bool nj_match_on_axis(const nj_match *match, uint32_t case_number, uint32_t axis
     return wanted == NJ_TYPES_ONLY || match->signatures->table->cases[case_number].places[axis] == wanted;
 }
 
-/* Whether the point of a case is the call's. */
 bool nj_match_at_point(const nj_match *match, uint32_t case_number)
 {
     bool at = true;
@@ -55,7 +53,6 @@ bool nj_match_at_point(const nj_match *match, uint32_t case_number)
     return at;
 }
 
-/* Whether a set of derived values is what a call comes to. */
 bool nj_match_derives(const nj_match *match, uint32_t number, const nj_value *results)
 {
     const nj_table *table = match->signatures->table;

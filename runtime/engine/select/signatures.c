@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* Finds the number of a type of a param, or gives it one; -1 with `error` filled. */
+/* Returns the number of a type of a param, after giving it one if it is new; -1 with `error` filled. Tries the number `likely` first. */
 static int number_type(nj_param_types *param, nj_span text, nj_ids *ids, int likely, nj_error *error)
 {
     if (likely < param->type_count && nj_span_equal(param->spelled[likely], text)) {
@@ -31,7 +31,7 @@ static int number_type(nj_param_types *param, nj_span text, nj_ids *ids, int lik
     return number;
 }
 
-/* Whether every type is a pointer, None apart. */
+/* Returns whether all types but None are pointers. */
 static bool takes_addresses(const nj_param_types *param)
 {
     bool any = false;
@@ -45,13 +45,13 @@ static bool takes_addresses(const nj_param_types *param)
     return any;
 }
 
-/* The types of a param, until all are counted. */
+/* Room for the types of a param while they are counted. */
 typedef struct {
     nj_type types[NJ_TYPES_MAX];
     nj_span spelled[NJ_TYPES_MAX];
 } type_room;
 
-/* Moves the types of a param to memory of its own; false with `error` filled, and nothing kept. */
+/* Moves the types of a param to memory that it owns. Returns false with `error` filled and the types freed. */
 static bool keep_types(nj_param_types *param, const type_room *room, nj_error *error)
 {
     size_t count = param->type_count;

@@ -1,4 +1,4 @@
-/* The fields of a key: what of a call decides, and where it leaves its mark, as spec.h says. */
+/* Makes the spec of a kernel: finds the fields of its keys, and lays them out. */
 #include "select/key_expressions.h"
 
 #include "table/find_by_name.h"
@@ -7,7 +7,7 @@
 
 #define WORD_BITS 64
 
-/* Gives values that a key can hold an id. */
+/* Gives an id to every value that a key can hold; false without memory. */
 static bool number_values(const nj_table *table, nj_ids *ids)
 {
     nj_value ignored;
@@ -34,7 +34,7 @@ static bool number_values(const nj_table *table, nj_ids *ids)
     return numbered;
 }
 
-/* The value that programs see for a constexpr that a call leaves out. */
+/* Returns the value that programs see for a constexpr that a call leaves out: the default of an axis, else NJ_TAG_MISSING. */
 static nj_value fallback_of(const nj_table *table, const nj_param *param, const nj_ids *ids)
 {
     if (!param->has_default || !nj_is_axis(table, param->name)) {
@@ -44,7 +44,7 @@ static nj_value fallback_of(const nj_table *table, const nj_param *param, const 
     return value.tag == NJ_TAG_UNKNOWN ? (nj_value){.tag = NJ_TAG_MISSING} : value;
 }
 
-/* Finds what strings stand for where only dtypes are known for a constexpr; false without memory. */
+/* Lists the strings that name dtypes of a constexpr that was built with dtypes and no strings; false without memory. */
 static bool find_aliases(const nj_table *table, uint32_t place, const nj_ids *ids, nj_key_field *field)
 {
     enum { SPELLINGS_MAX = 32 };
@@ -99,7 +99,7 @@ static bool fill_fields(nj_spec *spec)
     return filled;
 }
 
-/* Notes which hints matter to which params; those of members of tuples matter in any case. */
+/* Notes the hints that variants have for each param. Keys hold the hints of tuple members in any case. */
 static void note_hints(nj_spec *spec)
 {
     const nj_table *table = spec->signatures.table;
@@ -117,7 +117,7 @@ static void note_hints(nj_spec *spec)
     }
 }
 
-/* Gives every field its bits, none across two words. */
+/* Assigns bits of the packed words to every field; no field spans two words. */
 static bool lay_out(nj_spec *spec, nj_error *error)
 {
     unsigned int word = 0, used = 0;
@@ -143,7 +143,7 @@ static bool lay_out(nj_spec *spec, nj_error *error)
     return true;
 }
 
-/* Makes the programs of the key that orders configs; false with `error` filled. */
+/* Makes the programs of the tuning key, which orders the configs; false with `error` filled. */
 static bool take_tuning(nj_spec *spec, const nj_tuning *tuning, nj_error *error)
 {
     spec->tuning = calloc(NJ_TUNING_KEYS_MAX, sizeof *spec->tuning);

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* Static, and called by what other libraries see, so that a launch computes its key without a call for each number. */
+/* Static, so that a launch rounds its key without a library call for each number; `nj_bucket_of` exports it. */
 static int64_t round_number(nj_bucket bucket, int64_t value)
 {
     if (value <= 0 || bucket == NJ_BUCKET_EXACT) {
@@ -16,11 +16,11 @@ static int64_t round_number(nj_bucket bucket, int64_t value)
     if (value > (int64_t)1 << 62) {
         return (int64_t)1 << 62;
     }
-    int behind = 63 - __builtin_clzll((uint64_t)value); /* bits behind the leading one */
+    int behind = 63 - __builtin_clzll((uint64_t)value); /* bits after the leading one */
     if (bucket == NJ_BUCKET_POW2) {
         return value == (int64_t)1 << behind ? value : (int64_t)2 << behind;
     }
-    int kept = bucket == NJ_BUCKET_QUARTER_POW2 ? 2 : 4; /* bits that stay, behind the leading one */
+    int kept = bucket == NJ_BUCKET_QUARTER_POW2 ? 2 : 4; /* bits that stay after the leading one */
     if (behind <= kept) {
         return value;
     }
@@ -62,11 +62,11 @@ int64_t nj_tuning_number(const nj_tuning_key *key, const nj_value *values)
     return compute(key, values);
 }
 
-/* Finds the short cut of a program that is a product of arguments. */
+/* Fills the factors of a program that is a product of arguments. */
 static void shorten(nj_tuning_key *key)
 {
     const nj_instruction *code = key->program.code;
-    /* LOAD, and then LOAD and MUL for each further one */
+    /* a product is LOAD, then LOAD and MUL for each further factor */
     uint32_t count = (key->program.length + 1) / 2;
     key->factor_count = 0;
     if (count > NJ_FACTORS_MAX || key->program.length % 2 == 0) {
@@ -88,7 +88,7 @@ void nj_tuning_key_clear(nj_tuning_key *key)
     *key = (nj_tuning_key){0};
 }
 
-/* The place of a name of a tuning key. */
+/* Finds the instruction that pushes a name of a tuning key. */
 static bool find_param(void *context, nj_span name, nj_instruction *push)
 {
     const nj_signatures *signatures = context;
@@ -120,7 +120,7 @@ static bool make_program(const nj_signatures *signatures, nj_span text, nj_span 
     return true;
 }
 
-/* Makes the program of a text that no table has one of. */
+/* Makes the program of an expression that the table does not contain. */
 static bool make_of_text(const nj_signatures *signatures, nj_span text, nj_tuning_key *key, nj_error *error)
 {
     char *words = malloc(nj_postfix_room(text.size));
