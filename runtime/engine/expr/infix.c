@@ -10,17 +10,17 @@ enum {
     /* an operation in parentheses takes two steps down and adds one level to the tree */
     DEPTH_MAX = 2 * NJ_EXPRESSION_HEIGHT_MAX,
     INT_CHARS_MAX = 20,
-    /* characters that one character of an expression becomes at most: "-" becomes "neg() ", a comma "next_pow2() " */
+    /* the most characters that one character of an expression becomes: "-" becomes "neg() ", a comma "next_pow2() " */
     GROWTH = 12,
 };
 
 typedef enum { END, INT, NAME, STRING, SYMBOL } kind;
 
-/* A parsed part of an expression, whose words are written. */
+/* A part of an expression that is parsed and written in postfix. */
 typedef struct {
     int height;
-    int logic;        /* NJ_BINDS_OR or NJ_BINDS_AND if it is that of two or more, else 0 */
-    size_t first_end; /* of those: where the words of the first end */
+    int logic;        /* NJ_BINDS_OR or NJ_BINDS_AND if the part joins operands with it, else 0 */
+    size_t first_end; /* if so: where the words of the first operand end */
 } part;
 
 typedef struct {
@@ -31,7 +31,7 @@ typedef struct {
     char *words;
     size_t length;
     nj_syntax_error *error;
-    const unsigned char *failed; /* where */
+    const unsigned char *failed; /* the character at which parsing failed */
 } parser;
 
 static bool fail_at(parser *it, const unsigned char *at, const char *what)
@@ -72,7 +72,7 @@ static bool begins_name(unsigned char c)
     return c == '_' || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
 }
 
-/* The end of an int that starts here; NULL if none does. */
+/* Returns the end of the int that starts at `at`; NULL if none does. */
 static const unsigned char *int_end(const unsigned char *at, const unsigned char *end)
 {
     const unsigned char *stop = at + 1;
@@ -95,7 +95,7 @@ static const unsigned char *name_end(const unsigned char *at, const unsigned cha
     return at;
 }
 
-/* The end of a string that starts here; NULL if it has none. */
+/* Returns the end of the string that starts at `at`; NULL if its closing quote is missing. */
 static const unsigned char *string_end(const unsigned char *at, const unsigned char *end)
 {
     unsigned char quote = *at++;
@@ -114,7 +114,7 @@ static const unsigned char *symbol_end(const unsigned char *at, const unsigned c
     return memchr("-+*%<>(),", *at, 9) != NULL ? at + 1 : NULL;
 }
 
-/* Reports characters with which no token begins. */
+/* Reports characters that begin no token. Returns false. */
 static bool fail_to_read(parser *it, const unsigned char *at)
 {
     static const char *const instead[][2] = {
@@ -132,7 +132,7 @@ static bool fail_to_read(parser *it, const unsigned char *at)
     return fail_at(it, at, quoted ? "expected the string to end" : is_digit(*at) ? "expected an integer" : "unexpected");
 }
 
-/* Reads the next token; false if there is none. */
+/* Reads the next token, which is END after the last; false if the characters form none. */
 static bool advance(parser *it)
 {
     static const char *const words[] = {"and", "or", "not", "true", "false", "none", NULL};
@@ -171,7 +171,7 @@ static bool is_symbol(const parser *it, const char *text)
     return it->kind == SYMBOL && nj_span_is(it->token, text);
 }
 
-/* How tightly the operator at hand binds two operands; 0 if there is none. */
+/* Returns how tightly the current operator binds its two operands; 0 if the token is no operator. */
 static int binding_of(const parser *it)
 {
     const nj_operation *known = it->kind == SYMBOL ? nj_operation_of(it->token) : NULL;
@@ -206,7 +206,7 @@ static void put_operation(parser *it, nj_op op)
     put(it, word, strlen(word));
 }
 
-/* One level above the highest of these; false if that is too high. */
+/* Sets the height of a part to one level above that of its operands; false if that is too high. */
 static bool grow(parser *it, part *made, int height)
 {
     made->logic = 0;
@@ -214,7 +214,7 @@ static bool grow(parser *it, part *made, int height)
     return made->height <= NJ_EXPRESSION_HEIGHT_MAX || fail(it, "more than " NJ_SPELLED(NJ_EXPRESSION_HEIGHT_MAX) " levels of operations");
 }
 
-/* Takes a symbol that has to be there. */
+/* Reads past a required symbol; fails with `what` if the token is another. */
 static bool expect(parser *it, const char *symbol, const char *what)
 {
     return is_symbol(it, symbol) ? advance(it) : fail(it, what);
@@ -256,7 +256,7 @@ static bool read_int(parser *it, bool negative, part *made)
     return advance(it);
 }
 
-/* Says how many arguments a function takes. */
+/* Reports a wrong number of arguments of a function. Returns false. */
 static bool fail_to_call(parser *it, nj_span name, const nj_operation *function, int got)
 {
     it->failed = name.at;
@@ -353,7 +353,7 @@ static bool read_prefix(parser *it, int lowest, part *made)
     return read_atom(it, made);
 }
 
-/* Puts a word behind the words that end there. */
+/* Inserts a word after the words that end at `at`. */
 static void insert(parser *it, size_t at, nj_span word)
 {
     memmove(it->words + at + 1 + word.size, it->words + at, it->length - at);
@@ -362,7 +362,8 @@ static void insert(parser *it, size_t at, nj_span word)
     it->length += 1 + word.size;
 }
 
-/* Reads what `and` or `or` joins to a first operand, that of the same word as their operands' operands. */
+/* Reads the operands that `and` or `or` joins to a first one. Operands that the same word joins in parentheses count as operands of the
+ * whole, as if the parentheses were absent. */
 static bool read_logic(parser *it, int binding, part *made)
 {
     nj_span word = binding == NJ_BINDS_OR ? (nj_span){(const unsigned char *)"or", 2} : (nj_span){(const unsigned char *)"and", 3};

@@ -5,17 +5,18 @@
 #include "base/internal.h"
 #include "base/span.h"
 
-/* Characters of an expression, and levels of its operations: text can come from a bundle that nobody trusts yet. */
+/* The most characters of an expression, and levels of its operations: the text can come from a bundle that is not trusted yet. */
 #define NJ_EXPRESSION_LENGTH_MAX 4096
 #define NJ_EXPRESSION_HEIGHT_MAX 64
 
-/* Why a text is no expression, and at which of its characters: of "unexpected" and "unknown function" that is which. */
+/* Why a text is no expression, and the character at which it fails: for "unexpected", the unexpected one; for "unknown function", the
+ * first of the function's name. */
 typedef struct {
     char what[96];
     size_t column;
 } nj_syntax_error;
 
-/* How many bytes the words of a text of so many bytes may take. */
+/* Returns the most bytes that the postfix words of a text of `size` bytes take. */
 NJ_FOR_BINDING size_t nj_postfix_room(size_t size);
 
 /* Writes a text in postfix; false if it is no expression. */

@@ -10,7 +10,7 @@ static bool is_jump(uint8_t op)
     return op == NJ_OP_JUMP_IF_FALSE_KEEP || op == NJ_OP_JUMP_IF_TRUE_KEEP;
 }
 
-/* The stack's depth after `op` where it does not jump; -1 if `op` cannot stand at this depth. */
+/* Returns the depth of the stack after an instruction that does not jump; -1 if it is not valid at this depth. */
 static int depth_after(const nj_instruction *instruction, int depth, size_t slots)
 {
     uint8_t op = instruction->op;
@@ -29,7 +29,7 @@ static int depth_after(const nj_instruction *instruction, int depth, size_t slot
 
 bool nj_program_valid(const nj_instruction *code, size_t length, size_t slots)
 {
-    /* depth at each instruction as jumps to it promise, 0 if none does; one past the end included */
+    /* the depth that jumps to an instruction, or to the end, leave there; 0 if there are none */
     uint8_t promised[NJ_PROGRAM_LENGTH_MAX + 1] = {0};
     if (length == 0 || length > NJ_PROGRAM_LENGTH_MAX) {
         return false;
@@ -96,7 +96,7 @@ static bool compute_ints(nj_op op, int64_t a, int64_t b, nj_value *out)
     case NJ_OP_MUL: return !__builtin_mul_overflow(a, b, &out->bits);
     case NJ_OP_FLOORDIV: return floor_divide(a, b, &out->bits, &other);
     case NJ_OP_MOD:
-        if (b == -1) { /* INT64_MIN % -1 is 0, where only the quotient overflows */
+        if (b == -1) { /* INT64_MIN % -1 is 0: only the quotient overflows */
             out->bits = 0;
             return true;
         }
@@ -192,14 +192,14 @@ static bool push(const nj_instruction *instruction, const nj_value *slots, nj_va
     case NJ_OP_CONST_BOOL: *top = (nj_value){.tag = NJ_TAG_BOOL, .bits = operand != 0}; return true;
     case NJ_OP_CONST_NONE: *top = (nj_value){.tag = NJ_TAG_NONE}; return true;
     case NJ_OP_CONST_OPAQUE: *top = (nj_value){.tag = NJ_TAG_OPAQUE, .bits = operand}; return true;
-    default: /* NJ_OP_LOAD: of a value that is not plain, NJ_OP_HAS says that it is there; every other operation fails */
+    default: /* NJ_OP_LOAD: of tuples, descriptors and long ints, only NJ_OP_HAS does not fail */
         *top = slots[operand];
         return (top->tag != NJ_TAG_MISSING && top->tag != NJ_TAG_UNKNOWN) ||
                fail(why, NJ_OP_LOAD, *top, (nj_value){.tag = NJ_TAG_INT, .bits = operand});
     }
 }
 
-/* A jump, or NJ_OP_CHECK_BOOL: says how many instructions to skip, -1 if the top is no bool. */
+/* Runs a jump or NJ_OP_CHECK_BOOL. Returns the number of instructions to skip; -1 if the top is no bool. */
 static int64_t test_bool(const nj_instruction *instruction, const nj_value *top, size_t *depth)
 {
     if (top->tag != NJ_TAG_BOOL) {

@@ -1,13 +1,13 @@
-/* The machine that computes expressions: ints are 64-bit and signed, `//` and `%` floor as in Python, and what would be a
- * wrong number is a failure.
+/* The machine that computes expressions: ints are 64-bit and signed, `//` and `%` floor as in Python, and an operation
+ * that would give a wrong number, such as an overflow, fails.
  *
  * A program is a run of instructions over a stack of at most NJ_PROGRAM_STACK_MAX values and an array of slots, one for each
- * name that it may load. Each instruction does to the stack:
+ * name that it may load. The instructions change the stack:
  *
  * - CONST_INT, CONST_BOOL, CONST_NONE, CONST_OPAQUE push a constant: the operand, the operand as 0 or 1, none, and the string
  *   or float whose bits or interned id is the operand.
- * - LOAD pushes the slot of that number; one without a value is a failure. Of a tuple, a descriptor or an int of more than 63
- *   bits HAS alone can be asked.
+ * - LOAD pushes the slot that the operand numbers; a slot without a value is a failure. HAS is the only operation on a tuple, a
+ *   descriptor or an int of more than 63 bits.
  * - NEG, NOT, NEXT_POW2, HAS replace the top by their result; ADD to GE, CDIV, MIN, MAX and ALIGNED replace the top two, the
  *   left operand below. Two OPAQUEs are equal if their operands are; addresses are unsigned.
  * - JUMP_IF_FALSE_KEEP and JUMP_IF_TRUE_KEEP check that the top is a bool. If it is false (or true), they skip as many
@@ -21,7 +21,7 @@
 #include "base/internal.h"
 #include "expr/value.h"
 
-/* Expressions in postfix name most of them: operation_names.h says how. */
+/* The instructions; operation_names.h has their words in postfix. */
 typedef enum {
     NJ_OP_CONST_INT = 1,
     NJ_OP_CONST_BOOL = 2,
@@ -49,7 +49,7 @@ typedef enum {
     NJ_OP_HAS = 24,
     NJ_OP_JUMP_IF_FALSE_KEEP = 25,
     NJ_OP_JUMP_IF_TRUE_KEEP = 26,
-    NJ_OP_CHECK_BOOL = 27, /* its operand is 1 for `or`, else 0; it matters to messages alone */
+    NJ_OP_CHECK_BOOL = 27, /* operand 1 for `or`, 0 for `and`: only messages read it */
 } nj_op;
 
 #define NJ_PROGRAM_STACK_MAX 32
@@ -57,7 +57,7 @@ typedef enum {
 
 #define NJ_SPELL(number) #number
 #define NJ_SPELLED(number) NJ_SPELL(number)
-/* Why an expression whose names are all known has no program. */
+/* The message for an expression without a program whose names are all known. */
 #define NJ_PROGRAM_RULE                                                                            \
     "more than " NJ_SPELLED(NJ_PROGRAM_STACK_MAX) " levels of nested operations, or than " NJ_SPELLED(NJ_PROGRAM_LENGTH_MAX) \
     " operations and operands"
@@ -80,17 +80,17 @@ static inline bool nj_is_unary(uint8_t op)
     return op == NJ_OP_NEG || op == NJ_OP_NOT || op == NJ_OP_NEXT_POW2 || op == NJ_OP_HAS;
 }
 
-/* Says whether `code` is a program over `slots` slots that keeps its stack: `nj_run` relies on it. */
+/* Returns whether `code` is a program over `slots` slots that stays within its stack; `nj_run` relies on it. */
 NJ_FOR_BINDING bool nj_program_valid(const nj_instruction *code, size_t length, size_t slots);
 
 /* The operation at which a program failed. */
 typedef struct {
-    uint8_t op;           /* the operation; 0 if the result is no value that a program may leave */
-    nj_value left, right; /* its operands; of NJ_OP_LOAD the slot's value, and its number as an int */
+    uint8_t op;           /* the operation; 0 if the program ran, but its result is a pointer or another value that no result may be */
+    nj_value left, right; /* its operands; for NJ_OP_LOAD the value of the slot, and its number as an int */
 } nj_failure;
 
-/* Runs a valid program. False where an operation fails, of a wrong type, an overflow or a division by zero, and says
- * which in `why` unless that is NULL. */
+/* Runs a valid program. Returns false if an operation fails, by a wrong type, an overflow or a division by zero, and fills
+ * `why` with the operation unless it is NULL. */
 NJ_FOR_BINDING bool nj_run(const nj_program *program, const nj_value *slots, nj_value *result, nj_failure *why);
 
 #endif

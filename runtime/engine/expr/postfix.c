@@ -16,7 +16,7 @@ static bool is_constant(nj_instruction instruction)
     return instruction.op >= NJ_OP_CONST_INT && instruction.op <= NJ_OP_CONST_OPAQUE;
 }
 
-/* Whether an instruction can only leave a bool, or fail. */
+/* Returns whether an instruction leaves a bool unless it fails. */
 static bool gives_bool(nj_instruction instruction)
 {
     uint8_t op = instruction.op;
@@ -34,7 +34,7 @@ static nj_instruction constant(nj_value value)
     return (nj_instruction){.op = ops[value.tag], .operand = value.tag == NJ_TAG_NONE ? 0 : value.bits};
 }
 
-/* Computes the operation that was added last if all its operands are constants. What fails stays: it may never be reached. */
+/* Folds the operation that was added last if all its operands are constants. One that fails stays: it may never be reached. */
 static void fold(nj_assembly *made, size_t takes)
 {
     size_t start = made->length - 1 - takes;
@@ -62,7 +62,7 @@ static bool add_check(nj_assembly *made, bool stop)
     return gives_bool(made->code[made->length - 1]) || add(made, (nj_instruction){.op = NJ_OP_CHECK_BOOL, .operand = stop});
 }
 
-/* Takes the operands of `and` or `or` together where one is a constant; false if neither helps. */
+/* Folds `and` or `or` if a constant operand allows it; else returns false. `stop` is the value that decides the result. */
 static bool fold_logic(nj_assembly *made, bool stop, size_t left, size_t right, bool *kept)
 {
     nj_instruction *code = made->code;
@@ -83,7 +83,7 @@ static bool fold_logic(nj_assembly *made, bool stop, size_t left, size_t right, 
     return true;
 }
 
-/* Puts the jump before the right operand that skips it where the left one decides. */
+/* Inserts, before the right operand, the jump that skips it if the left operand decides the result. */
 static bool add_logic(nj_assembly *made, uint8_t jump)
 {
     size_t right = made->starts[--made->depth], left = made->starts[made->depth - 1];
@@ -129,7 +129,7 @@ static bool read_int(nj_span word, int64_t *value)
             return false;
         }
     }
-    /* one spelling of each: neither -0 nor 0 before others */
+    /* each int has one spelling: no -0, and no leading zeros */
     bool zero = word.at[negative] == '0';
     return !zero || (!negative && word.size == 1);
 }
@@ -156,7 +156,7 @@ static bool add_operand(nj_assembly *made, nj_span word, nj_find_name find, void
     return add(made, push);
 }
 
-/* Takes the word up to the next space, and that space: of a string the next behind its quotes. */
+/* Takes the next word and the space after it. A string ends at its closing quote, so it may contain spaces. */
 static nj_span take_word(nj_span *rest)
 {
     const unsigned char *at = rest->at, *end = at + rest->size;
