@@ -1,4 +1,4 @@
-/* NVIDIA's driver: each call by its symbol. */
+/* NVIDIA's driver: looks up each call by its symbol. */
 #include "driver/driver.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* The few declarations of cuda.h that nojit needs, so that building it takes no CUDA toolkit. Names are cuda.h's. */
+/* The declarations of cuda.h that nojit needs, so that nojit builds without a CUDA toolkit. The names are cuda.h's. */
 #ifndef NOJIT_DRIVER_ABI_H
 #define NOJIT_DRIVER_ABI_H
 
@@ -41,9 +41,9 @@ enum {
     CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
     CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
     CU_SHAREDMEM_CARVEOUT_MAX_SHARED = 100,
-    CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6, /* the first of the floats */
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT16 = 6, /* the lowest float type */
     CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 = 11,
-    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ = 12, /* the last */
+    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ = 12, /* the highest float type */
     CU_TENSOR_MAP_INTERLEAVE_NONE = 0,
     CU_TENSOR_MAP_L2_PROMOTION_L2_128B = 2,
     CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA = 1,
@@ -60,7 +60,7 @@ typedef struct {
 
 typedef union {
     char pad[64];
-    int number; /* the attributes that are one int, a flag or a policy */
+    int number; /* the value of attributes that are a flag or a policy */
     struct {
         unsigned int x, y, z;
     } clusterDim;

@@ -1,7 +1,7 @@
-/* Calls of the driver, devices and their contexts. */
+/* Errors of driver calls, devices and their primary contexts. */
 #include "driver/find_driver.h"
 
-static nj_device devices[NJ_DEVICES_MAX]; /* guarded by nj_driver_lock, but for the atomics */
+static nj_device devices[NJ_DEVICES_MAX]; /* guarded by nj_driver_lock, except the atomics */
 static atomic_bool broken;
 
 bool nj_is_sticky(CUresult code)
@@ -15,7 +15,7 @@ bool nj_outcome_good(nj_outcome outcome, nj_error *error)
     if (outcome.call == NULL) {
         return true;
     }
-    /* cuInit always comes first here, so that this code only ever means a fork */
+    /* nojit calls cuInit before any other function, so this code always means that the process forked after that */
     if (outcome.code == CUDA_ERROR_NOT_INITIALIZED) {
         return nj_refuse_forked(error);
     }
@@ -68,7 +68,7 @@ nj_outcome nj_device_renew(nj_device *device, unsigned int epoch)
     nj_outcome outcome = NJ_SUCCESS;
     pthread_mutex_lock(&nj_driver_lock);
     if (atomic_load(&device->epoch) == epoch) {
-        /* the reset dropped our share of the old one, so there is nothing to release */
+        /* the reset already released our reference to the old context */
         outcome = retain_primary(device);
         if (outcome.call == NULL) {
             atomic_fetch_add(&device->epoch, 1);
@@ -88,7 +88,7 @@ nj_outcome nj_context_enter(const nj_device *device, bool *pushed)
         return outcome;
     }
     CUdevice handle;
-    /* a green context, or one that the host program made: its streams are launched on in it, not in the primary */
+    /* A green context, or a context that the host program created: launches on its streams need it, not the primary context. */
     if (current != NULL && nj_calls.cuCtxGetDevice(&handle) == CUDA_SUCCESS && handle == device->handle) {
         return NJ_SUCCESS;
     }
@@ -101,12 +101,12 @@ void nj_context_leave(bool pushed)
 {
     CUcontext popped;
     if (pushed) {
-        /* what was pushed is still on top, so that this cannot fail but where the launch has failed already */
+        /* our context is still on top of the stack, so this fails only if the launch has failed too */
         (void)nj_calls.cuCtxPopCurrent(&popped);
     }
 }
 
-/* Errors of kernels stay with the context, and any call that looks at it reports them. */
+/* False if a kernel broke the device's primary context. Sticky errors stay in a context, and every call in it returns them. */
 static bool is_healthy(const nj_device *device)
 {
     size_t free_bytes, total_bytes;
@@ -149,7 +149,7 @@ int nj_current_device(nj_error *error)
     nj_outcome outcome = NJ_TRY(cuCtxGetDevice, &device);
     for (int i = 0; nj_is_lost(outcome) && i < NJ_DEVICES_MAX; i++) {
         if (atomic_load_explicit(&devices[i].primary, memory_order_acquire) == current) {
-            return i; /* somebody has reset it: the launch renews the context */
+            return i; /* the device was reset: the launch renews the context */
         }
     }
     return nj_outcome_good(outcome, error) ? device : -1;

@@ -1,6 +1,5 @@
-/* The GPU driver: NVIDIA's or AMD's, whichever this process finds, loaded when first needed, never linked. Its calls are named as
- * CUDA's; `hip/` fills in what HIP has for each. Needs no lock of the caller's, and waits: for its own locks, and for the
- * driver. */
+/* The GPU driver, NVIDIA's or AMD's. nojit does not link it; the first use opens the one that is installed. All calls have the names of
+ * CUDA's driver API; `hip/` implements them with HIP. Every function is thread-safe, and may block on nojit's locks or in the driver. */
 #ifndef NOJIT_DRIVER_DRIVER_H
 #define NOJIT_DRIVER_DRIVER_H
 
@@ -10,8 +9,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* name, symbol (cuda.h maps some names to versioned ones), parameters, whether every CUDA driver that we support has it. NULL in
- * `nj_calls` where it is false and the driver lacks the call, and for HIP where a comment says so */
+/* Each entry: the name, the symbol (cuda.h maps some names to versioned symbols), the parameters, and true if every supported CUDA
+ * driver has the call. An optional call that the driver lacks is NULL in `nj_calls`, and so is a call that a comment says HIP lacks. */
 #define NJ_DRIVER_CALLS(X)                                                                                             \
     X(cuInit, "cuInit", (unsigned int flags), true)                                                                    \
     X(cuDriverGetVersion, "cuDriverGetVersion", (int *version), true)                                                  \
@@ -34,7 +33,7 @@
       true)                                                                                                            \
     X(cuLibraryGetKernel, "cuLibraryGetKernel", (CUkernel * kernel, CUlibrary library, const char *name), true)        \
     X(cuKernelGetFunction, "cuKernelGetFunction", (CUfunction * function, CUkernel kernel), true)                      \
-    /* HIP: NULL, a launch needs no limits raised */                                                                   \
+    /* HIP: NULL, since its launches have no limits to raise */                                                        \
     X(cuKernelSetAttribute, "cuKernelSetAttribute", (int attribute, int value, CUkernel kernel, CUdevice device),      \
       true)                                                                                                            \
     X(cuKernelGetParamInfo, "cuKernelGetParamInfo",                                                                    \
@@ -56,59 +55,59 @@
     X(cuLaunchKernelEx, "cuLaunchKernelEx",                                                                            \
       (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), true)
 
-/* The calls of the driver that was found. */
+/* The functions of the opened driver. */
 typedef struct {
 #define NJ_DECLARE(name, symbol, parameters, required) CUresult(*name) parameters;
     NJ_DRIVER_CALLS(NJ_DECLARE)
 #undef NJ_DECLARE
 } nj_driver_calls;
 
-/* Filled once, before `nj_driver_ready` first succeeds. */
+/* The functions of this process's driver; filled once, before `nj_driver_ready` first succeeds. */
 extern nj_driver_calls nj_calls;
 
-/* A vendor's driver: its names, files and error codes, beside its calls. */
+/* The facts of a vendor's driver other than its calls: names, files and error codes. */
 typedef struct {
-    const char *name;     /* of the interface: CUDA */
-    const char *release;  /* what its versions are those of: ROCm */
-    const char *variable; /* of the environment, names another file */
-    const char *files[4]; /* to open, the first that is there */
-    const char *needed;   /* for messages */
-    int dlpack_device;    /* the type of its devices in DLPack */
-    bool per_device;      /* an image is loaded on the current device alone */
-    bool lazy;            /* any call may start the driver */
-    int too_old;          /* the code of an image that the driver is too old for, and its name */
-    const char *too_old_name;
-    const char *not_initialized_name;
-    const char *(*find)(void *library);                   /* fills `nj_calls`; the name of a symbol that is missing, or NULL */
-    /* as base/arch.h numbers them; `name` is that of an arch without a number, else empty */
+    const char *name;                   /* name of the API: CUDA or HIP */
+    const char *release;                /* name of the product whose version the driver reports: CUDA or ROCm */
+    const char *variable;               /* environment variable that names another file to open */
+    const char *files[4];               /* file names to try, in this order */
+    const char *needed;                 /* the required driver, for error messages */
+    int dlpack_device;                  /* DLDeviceType of its devices */
+    bool per_device;                    /* true if a load puts an image only on the current device */
+    bool lazy;                          /* true if any call may initialise the driver */
+    int too_old;                        /* error code of an image that needs a newer driver */
+    const char *too_old_name;           /* name of that code */
+    const char *not_initialized_name;   /* name of the code of a driver that is not initialised */
+    const char *(*find)(void *library); /* fills `nj_calls`; returns the name of a missing symbol, or NULL */
+    /* Reads the arch of a device as a number (base/arch.h). If it has none, `name` becomes the arch's name, else empty. */
     CUresult (*arch)(int *number, nj_text *name, CUdevice device);
-    const char *(*spell)(const char *call);               /* its own name of a call */
+    const char *(*spell)(const char *call); /* returns the vendor's name of a call of CUDA's driver API */
 } nj_vendor;
 
 extern const nj_vendor nj_vendor_cuda, nj_vendor_hip;
 
-/* The vendor whose driver was found; CUDA's before one is. */
+/* The vendor of the opened driver; CUDA until a driver is open. */
 NJ_FOR_BINDING extern const nj_vendor *nj_vendor_found;
 
 /* One GPU as this process sees it. */
 typedef struct {
     CUdevice handle;
     int ordinal;
-    _Atomic(CUcontext) primary; /* retained for the life of the process; NULL until first needed */
-    atomic_uint epoch;          /* how often the primary context was renewed: limits of kernels end with a context */
+    _Atomic(CUcontext) primary; /* primary context, retained for the life of the process; NULL until first needed */
+    atomic_uint epoch;          /* number of times that the primary context was renewed; a new context has no raised limits */
 } nj_device;
 
 #define NJ_DEVICES_MAX 64
 
-/* The outcome of a call of the driver. */
+/* The result of a driver call. */
 typedef struct {
-    const char *call; /* NULL: nothing failed */
+    const char *call; /* the call that failed; NULL on success */
     CUresult code;
 } nj_outcome;
 
 #define NJ_SUCCESS ((nj_outcome){NULL, CUDA_SUCCESS})
 
-/* Calls the driver and yields an outcome. */
+/* Calls the driver and returns an nj_outcome. */
 #define NJ_TRY(function, ...) nj_outcome_of(nj_calls.function(__VA_ARGS__), #function)
 
 static inline nj_outcome nj_outcome_of(CUresult code, const char *call)
@@ -116,48 +115,48 @@ static inline nj_outcome nj_outcome_of(CUresult code, const char *call)
     return (nj_outcome){code == CUDA_SUCCESS ? NULL : call, code};
 }
 
-/* Whether nothing failed; fills `error` if something did, and notes errors that only a new process mends. */
+/* True on success, else false with `error` filled. Records sticky errors, after which `nj_driver_healthy` is false. */
 bool nj_outcome_good(nj_outcome outcome, nj_error *error);
 
-/* Whether the context is lost with an error ("the process must be terminated and relaunched", cuda.h). */
+/* True for an error that destroys the context ("the process must be terminated and relaunched", cuda.h). */
 NJ_FOR_BINDING bool nj_is_sticky(CUresult code);
 
-/* Loads and initialises the driver; false with `error` filled. Tries again after a failure. */
+/* Loads and initialises the driver. False with `error` filled; the next call then tries again. */
 NJ_FOR_BINDING bool nj_driver_ready(nj_error *error);
 
-/* Whether `nj_driver_ready` has succeeded; waits for nothing. */
+/* True once `nj_driver_ready` has succeeded. Never blocks. */
 NJ_FOR_BINDING bool nj_driver_known(void);
 
-/* Looks the symbols of a driver up that the process has opened already, and calls nothing of it; whether all are known. */
+/* Looks up the symbols of a driver that the process has already opened, without calling it. True if it has all of them. */
 NJ_FOR_BINDING bool nj_driver_find(void);
 
-/* Whether this process is a fork of one that had initialised CUDA: no driver call can succeed here. */
+/* True in a child forked after its parent initialised the driver. No driver call can succeed there. */
 NJ_FOR_BINDING bool nj_forked(void);
 
-/* Fills the error of a forked process. False. */
+/* Fills the error that the process forked after it initialised the driver. Returns false. */
 NJ_FOR_BINDING bool nj_refuse_forked(nj_error *error);
 
-/* Whether CUDA works in this process, as far as it is used: asks each device in use for an error that only a new process
- * mends. Takes no part in a capture. */
+/* False if this process cannot use the driver: none is installed, it did not start, the process forked after it started, or a device in
+ * use has a sticky error. Does not disturb a graph capture. */
 NJ_FOR_BINDING bool nj_driver_healthy(void);
 
-/* The device with its primary context retained; NULL with `error` filled. */
+/* Returns a device and retains its primary context; NULL with `error` filled. */
 NJ_FOR_BINDING nj_device *nj_device_ready(int ordinal, nj_error *error);
 
-/* Whether somebody has reset the device: the primary context is gone, libraries and kernels are not. */
+/* True if a call failed because the device was reset. A reset destroys the primary context, but not CUlibrary and CUkernel handles. */
 static inline bool nj_is_lost(nj_outcome outcome)
 {
     return outcome.code == CUDA_ERROR_CONTEXT_IS_DESTROYED || outcome.code == CUDA_ERROR_INVALID_CONTEXT;
 }
 
-/* Retains the primary context again after a reset destroyed it, if nobody has since `epoch`. */
+/* Retains the primary context again after a reset, unless another thread has done so, that is, the epoch is no longer `epoch`. */
 nj_outcome nj_device_renew(nj_device *device, unsigned int epoch);
 
-/* Work that needs a device's context. */
+/* A function that calls the driver in a device's context. */
 typedef nj_outcome (*nj_work)(void *facts);
 
-/* Does the work, and does it again in a new context if somebody has reset the device: libraries and kernels survive a reset, the
- * context and the limits in it do not. */
+/* Runs `work`. If the device was reset, renews its primary context and runs `work` once more: libraries and kernels survive a reset,
+ * but the context and the limits raised in it do not. */
 static inline nj_outcome nj_on_device(nj_device *device, nj_work work, void *facts)
 {
     unsigned int epoch = atomic_load_explicit(&device->epoch, memory_order_relaxed);
@@ -171,11 +170,11 @@ static inline nj_outcome nj_on_device(nj_device *device, nj_work work, void *fac
     return outcome;
 }
 
-/* Makes the device's primary context current for a moment, unless a context of the device is. */
+/* Pushes the device's primary context, unless a context of the device is current. `nj_context_leave` pops it again. */
 nj_outcome nj_context_enter(const nj_device *device, bool *pushed);
 void nj_context_leave(bool pushed);
 
-/* The ordinal of the current context's device, 0 if there is no context; -1 with `error` filled. */
+/* Returns the ordinal of the current context's device, or 0 if no context is current; -1 with `error` filled. */
 NJ_FOR_BINDING int nj_current_device(nj_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which driver this process uses, and opening it. */
+/* Finds and opens the driver that this process uses. */
 #include "driver/find_driver.h"
 
 #include <dlfcn.h>
@@ -8,23 +8,23 @@
 nj_driver_calls nj_calls;
 const nj_vendor *nj_vendor_found = &nj_vendor_cuda;
 
-/* NVIDIA's first: machines without a GPU of AMD may have the files of HIP */
+/* NVIDIA's first, since machines without an AMD GPU may have HIP installed */
 static const nj_vendor *const vendors[] = {&nj_vendor_cuda, &nj_vendor_hip};
 enum { VENDORS = sizeof vendors / sizeof *vendors };
 
-/* guards everything below but the atomics, and the devices of driver.c */
+/* Guards all variables below except the atomics, and the devices of driver.c. */
 pthread_mutex_t nj_driver_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *library;
-static bool found; /* every symbol */
-static char problem[256]; /* why no driver was opened */
+static void *library;     /* the opened driver; NULL if none is open */
+static bool found;        /* true once every symbol is looked up */
+static char problem[256]; /* dlerror of the first driver that did not open */
 static atomic_bool ready;
-static atomic_bool started; /* cuInit was called: a fork from here on is beyond repair */
+static atomic_bool started; /* true once cuInit was called: after that, forked children cannot use the driver */
 static atomic_bool forked;
 
 static void after_fork_in_child(void)
 {
     atomic_store(&forked, atomic_load(&started));
-    /* another thread of the parent may have held it */
+    /* another thread of the parent may have held the lock when this one forked */
     pthread_mutex_init(&nj_driver_lock, NULL);
 }
 
@@ -40,20 +40,20 @@ bool nj_refuse_forked(nj_error *error)
                             "%s was initialised before fork; use spawn (multiprocessing.set_start_method) or fork earlier", it->name);
 }
 
-/* The file that the user names as a vendor's driver; NULL if none. */
+/* Returns the driver file that the vendor's environment variable names; NULL if it is unset or empty. */
 static const char *named_file(const nj_vendor *it)
 {
     const char *path = getenv(it->variable);
     return path != NULL && *path != '\0' ? path : NULL;
 }
 
-/* Whether this vendor's driver may be opened. If a variable names a file for one vendor, the other vendor's may not. */
+/* True if this vendor's driver may be opened. If a variable names a file of one vendor, the other vendor's driver is not tried. */
 static bool may_open(const nj_vendor *it)
 {
     return named_file(it) != NULL || (named_file(&nj_vendor_cuda) == NULL && named_file(&nj_vendor_hip) == NULL);
 }
 
-/* Opens the driver of a vendor; NULL if it is not there. */
+/* Opens the driver of a vendor; NULL if no file opens. */
 static void *open_vendor(const nj_vendor *it, int flags)
 {
     const char *path = named_file(it);
@@ -86,7 +86,8 @@ static bool open_any(int flags)
     return library != NULL;
 }
 
-/* Opens the driver, or, with RTLD_NOLOAD, takes the one that the process has opened: torch knows which of two is in use. */
+/* Opens a driver. Prefers one that the process has already opened, since the framework that opened it is using it; with RTLD_NOLOAD
+ * opens no other. */
 static void open_locked(int flags)
 {
     if (!open_any(flags | RTLD_NOLOAD) && (flags & RTLD_NOLOAD) == 0) {
@@ -112,7 +113,7 @@ bool nj_driver_find(void)
         open_locked(RTLD_NOLOAD);
     }
     if (library != NULL && !found) {
-        /* the first use of the driver reports the missing file */
+        /* if a symbol is missing, `nj_driver_ready` reports it */
         (void)find_symbols();
     }
     known = found;
@@ -125,7 +126,7 @@ static bool lacks_driver(nj_error *error, const char *call, const char *got)
     return nj_driver_failed(error, call, -1, got, "expected %s", nj_vendor_found->needed);
 }
 
-/* Names every driver that would have done. */
+/* Fills the error of a process without a driver; it names every driver that was tried. False. */
 static bool lacks_any(nj_error *error)
 {
     bool cuda = may_open(&nj_vendor_cuda), hip = may_open(&nj_vendor_hip);

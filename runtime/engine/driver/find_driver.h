@@ -1,4 +1,4 @@
-/* Declares what driver.c uses of find_driver.c. */
+/* The declarations that driver.c and find_driver.c share. */
 #ifndef NOJIT_DRIVER_FIND_DRIVER_H
 #define NOJIT_DRIVER_FIND_DRIVER_H
 
@@ -9,7 +9,7 @@
 /* Guards the driver's state and the devices. */
 extern pthread_mutex_t nj_driver_lock;
 
-/* Before the driver was started: whether there is one, and it has not refused to start. Starts nothing. */
+/* True if a driver is installed, has every symbol, and cuInit has not failed. Opens the driver, but does not call cuInit. */
 bool nj_driver_can_start(void);
 
 #endif

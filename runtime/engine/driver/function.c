@@ -1,12 +1,12 @@
 #include "driver/function.h"
 
 enum {
-    /* of a block, static and dynamic together: a launch that takes more has to ask for it */
+    /* static and dynamic shared memory of a block that needs no opt-in (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) */
     USUAL_SHARED_BYTES = 48 * 1024,
     PORTABLE_CLUSTER_MAX = 8,
 };
 
-/* Whether a launch with so many bytes of dynamic shared memory has to ask for them. */
+/* True if a launch with this much dynamic shared memory needs the opt-in. */
 static bool is_unusual(const nj_function *function, unsigned int dynamic_bytes)
 {
     return (uint64_t)dynamic_bytes + function->shared_bytes > USUAL_SHARED_BYTES;
@@ -22,7 +22,7 @@ static nj_outcome set_attribute(const nj_function *function, const nj_device *de
     return NJ_TRY(cuKernelSetAttribute, attribute, value, function->handle, device->handle);
 }
 
-/* Asks for dynamic shared memory; the L1 cache then gives up all it can, as Triton has it. */
+/* Opts in to dynamic shared memory, and prefers shared memory over the L1 cache as far as possible, as Triton does. */
 static nj_outcome raise_shared(nj_function *function, const nj_device *device, int bytes)
 {
     nj_outcome outcome = set_attribute(function, device, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
@@ -36,8 +36,8 @@ static nj_outcome raise_shared(nj_function *function, const nj_device *device, i
     return outcome;
 }
 
-/* Raises the limits of a kernel. If a reset lost them, raises them to the most that any of its runnables needs: those do not raise them
- * again. */
+/* Raises the limits of a kernel. After a reset it raises them to the maximum over all runnables of the kernel, because these do not
+ * raise them again. */
 static nj_outcome raise_locked(nj_function *function, const nj_device *device, unsigned int dynamic_bytes, unsigned int num_ctas,
                                bool lost)
 {

@@ -1,4 +1,4 @@
-/* Kernels of loaded images, and what they were allowed. */
+/* Kernels of loaded images and the launch limits raised for them. */
 #ifndef NOJIT_DRIVER_FUNCTION_H
 #define NOJIT_DRIVER_FUNCTION_H
 
@@ -6,35 +6,35 @@
 
 #include <pthread.h>
 
-/* The limits that were raised for a kernel on one device, to the most that any of its launches needs; they end with the epoch. */
+/* The limits raised for a kernel on one device: the maximum that any of its launches needs. */
 typedef struct {
-    atomic_uint epoch;
-    int shared_bytes;
-    bool wide; /* clusters of more than eight */
+    atomic_uint epoch; /* epoch of the device when they were raised; in a later one they are lost */
+    int shared_bytes;  /* dynamic shared memory that a launch may use */
+    bool wide;         /* true if clusters may have more than eight CTAs */
 } nj_function_limits;
 
-/* A kernel of a loaded image, for the life of the process. */
+/* A kernel of a loaded image. It lives as long as the process. */
 typedef struct nj_function {
-    struct nj_function *next; /* of the same image */
+    struct nj_function *next; /* the next kernel of the same image */
     CUkernel handle;
-    unsigned int shared_bytes; /* static, of a block */
-    pthread_mutex_t lock;      /* guards limits, but for their epochs */
+    unsigned int shared_bytes; /* static shared memory of a block */
+    pthread_mutex_t lock;      /* guards the limits, except their epochs */
     nj_function_limits limits[NJ_DEVICES_MAX];
-    char symbol[]; /* ends with a 0 */
+    char symbol[]; /* NUL-terminated */
 } nj_function;
 
-/* Whether launches with so much dynamic shared memory, of clusters of so many CTAs, need limits raised. */
+/* True if launches with this much dynamic shared memory and clusters of this many CTAs need raised limits. */
 bool nj_function_limited(const nj_function *function, unsigned int dynamic_bytes, unsigned int num_ctas);
 
-/* Whether limits were raised in a context that is gone. */
+/* True if the device was reset after the limits were raised. */
 static inline bool nj_function_has_lost(const nj_function *function, const nj_device *device)
 {
     return atomic_load_explicit(&function->limits[device->ordinal].epoch, memory_order_relaxed) !=
            atomic_load_explicit(&device->epoch, memory_order_relaxed);
 }
 
-/* Raises the limits that such launches need, where nobody has yet in the device's present context; `lost` says that they must
- * be raised anew. */
+/* Raises the limits that such launches need, unless they are already raised in the device's current primary context. If `lost` is true,
+ * raises them in any case. */
 nj_outcome nj_function_raise(nj_function *function, nj_device *device, unsigned int dynamic_bytes, unsigned int num_ctas, bool lost);
 
 #endif

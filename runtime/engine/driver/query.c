@@ -20,7 +20,7 @@ bool nj_device_find(int device, int *ordinal, nj_error *error)
            nj_refuse_argument(error, -1, nj_format("%d", device).text, "expected the ordinal of a device, or NJ_CURRENT_DEVICE");
 }
 
-/* The driver's handle of a device. */
+/* Gets the driver's handle of a device. */
 static bool find_device(int ordinal, CUdevice *device, nj_error *error)
 {
     int asked = ordinal < 0 || ordinal >= NJ_DEVICES_MAX ? -1 : ordinal;

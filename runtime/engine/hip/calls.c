@@ -1,7 +1,7 @@
-/* AMD's HIP runtime, `libamdhip64`, behind the calls of CUDA's driver. Codes, streams and most functions are CUDA's by design; where
- * HIP differs, a function of this file stands between. Names and numbers are hip_runtime_api.h's, of HIP 6.0 to 7.
+/* Implements the calls of CUDA's driver API with AMD's HIP runtime, `libamdhip64`. Error codes, streams and most functions agree with
+ * CUDA's by design; where HIP differs, a function of this file adapts it. Names and numbers are those of hip_runtime_api.h, HIP 6.0 to 7.
  *
- * HIP deprecates contexts: each thread has a current device. A context stands here for a device, as its ordinal and one. */
+ * HIP deprecates contexts and gives each thread a current device instead. So a CUcontext here is the device's ordinal plus one. */
 #include "driver/driver.h"
 
 #include <dlfcn.h>
@@ -13,13 +13,13 @@ enum {
     hipErrorNotSupported = 801,
     hipDeviceAttributeMultiprocessorCount = 63,
     PROPERTIES_BYTES = 4096, /* hipDeviceProp_tR0600 has 1,472 */
-    GCN_ARCH_NAME = 1160,    /* its gcnArchName */
+    GCN_ARCH_NAME = 1160,    /* offset of its gcnArchName */
     GCN_ARCH_NAME_BYTES = 256,
 };
 
 typedef struct hipModule *hipModule_t;
 
-/* name, parameters */
+/* Each entry: the name and the parameters. */
 #define HIP_CALLS(X)                                                                                                   \
     X(hipInit, (unsigned int flags))                                                                                   \
     X(hipDriverGetVersion, (int *version))                                                                             \
@@ -46,14 +46,14 @@ typedef struct hipModule *hipModule_t;
     X(hipFreeAsync, (uint64_t address, CUstream stream))                                                               \
     X(hipMemGetInfo, (size_t * free_bytes, size_t * total_bytes))
 
-/* Filled once, with `nj_calls`. */
+/* The functions of the HIP runtime; filled once, together with `nj_calls`. */
 static struct {
 #define DECLARE(name, parameters) int(*name) parameters;
     HIP_CALLS(DECLARE)
 #undef DECLARE
 } hip;
 
-/* The device that was current before the last push of this thread. */
+/* The device that was current before this thread's last push. */
 static _Thread_local int before;
 
 static CUcontext context_of(int device)
@@ -61,7 +61,7 @@ static CUcontext context_of(int device)
     return (CUcontext)(uintptr_t)(device + 1);
 }
 
-/* As `cuDriverGetVersion` spells versions: 6040 for ROCm 6.4. HIP has 10,000,000 of the major one, 100,000 of the minor one. */
+/* Converts a version to the form of `cuDriverGetVersion`: 6040 for ROCm 6.4. HIP returns major * 10,000,000 + minor * 100,000 + patch. */
 static int get_version(int *version)
 {
     int raw = 0, code = hip.hipDriverGetVersion(&raw);
@@ -119,7 +119,7 @@ static int get_kernel(CUkernel *kernel, CUlibrary library, const char *name)
     return hip.hipModuleGetFunction((CUfunction *)kernel, (hipModule_t)library, name);
 }
 
-/* The module was put on its device when it was loaded. */
+/* In HIP a kernel's handle is its function, because hipModuleLoadData has put the module on its device. */
 static int get_function(CUfunction *function, CUkernel kernel)
 {
     *function = (CUfunction)kernel;
@@ -182,7 +182,8 @@ static const char *find(void *library)
     return NULL;
 }
 
-/* Reads the digits of `gfx942:sramecc+:xnack-`. An arch with a letter, gfx90a, has no number, and nojit builds for none. */
+/* Reads the number of an arch such as `gfx942:sramecc+:xnack-`. Archs with a letter, such as gfx90a, have none; nojit does not build
+ * for them. */
 static CUresult arch(int *number, nj_text *unknown, CUdevice device)
 {
     char *properties = calloc(1, PROPERTIES_BYTES), *end = properties;
