@@ -1,4 +1,4 @@
-/* clock_gettime is POSIX's */
+/* for clock_gettime */
 #define _POSIX_C_SOURCE 200809L
 
 #include "api/bundle.h"
@@ -36,7 +36,7 @@ bool nj_within_bundle(const nj_bundle *bundle, nj_error *error)
     return bundle->path == NULL ? false : nj_note_place(error, bundle->path);
 }
 
-/* -- what the caller gives -- */
+/* -- nj_options -- */
 
 static bool decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error)
 {
@@ -171,7 +171,7 @@ void nj_bundle_close(nj_bundle *it)
 
 /* -- attachments -- */
 
-/* Says which attachments there are. Returns -1. */
+/* Fills the error of an unknown attachment; it lists the known ones. Returns -1. */
 static int refuse_attachment(const nj_bundle *it, nj_span name, nj_error *error)
 {
     const nj_index *index = &it->reader.index;
@@ -187,7 +187,7 @@ static int refuse_attachment(const nj_bundle *it, nj_span name, nj_error *error)
     return -1;
 }
 
-/* Reads an attachment, new; NULL with `error` filled. */
+/* Returns the bytes of an attachment in new memory; NULL with `error` filled. */
 static void *read_attachment(const nj_bundle *it, size_t number, nj_error *error)
 {
     void *content = malloc((size_t)it->reader.index.attachments[number].section.raw_bytes + 1);
@@ -212,7 +212,7 @@ const void *nj_bundle_attachment(nj_bundle *it, const char *name, size_t *size, 
     void *known = atomic_load_explicit(&it->attachments[number], memory_order_acquire);
     void *made = known != NULL ? NULL : read_attachment(it, (size_t)number, error);
     if (made != NULL && !atomic_compare_exchange_strong(&it->attachments[number], &known, made)) {
-        free(made); /* another thread was faster */
+        free(made); /* another thread added its own first */
         made = known;
     }
     const void *found = known != NULL ? known : made;
@@ -222,7 +222,7 @@ const void *nj_bundle_attachment(nj_bundle *it, const char *name, size_t *size, 
     return found;
 }
 
-/* -- questions -- */
+/* -- queries -- */
 
 nj_code nj_bundle_about(const nj_bundle *it, nj_bundle_info *info, nj_error *error)
 {

@@ -14,22 +14,22 @@ struct nj_bundle {
     char *path; /* NULL for memory */
     nj_reader reader;
     nj_image_arch image_arch;
-    int arch;                    /* what ``arch`` stands for in expressions */
-    char *texts;                 /* what names lie in */
+    int arch;                    /* the value of ``arch`` in expressions */
+    char *texts;                 /* owns all names below, each NUL-terminated */
     const char *name, *version, *arch_name, *image_arch_name;
     const char **kernel_names, **attachment_names;
-    pthread_mutex_t lock;        /* of who adds kernels */
-    _Atomic(nj_kernel *) *kernels; /* by number; NULL until they are asked for */
-    _Atomic(void *) *attachments;  /* their bytes, by number; likewise */
+    pthread_mutex_t lock;          /* not taken: kernels and attachments are added by compare-and-swap */
+    _Atomic(nj_kernel *) *kernels; /* open kernels, by number; NULL until first requested */
+    _Atomic(void *) *attachments;  /* bytes of attachments, by number; NULL until first requested */
 };
 
-/* Says that an error is within a bundle: its path, unless it lies in memory. False. */
+/* Prepends the bundle's path to an error's place, unless the bundle lies in memory. Returns false. */
 bool nj_within_bundle(const nj_bundle *bundle, nj_error *error);
 
-/* Asks NOJIT_TRUST and the verifier of the bundle `context` about a digest. False with `error` filled. */
+/* Applies NOJIT_TRUST and nj_options.verify of the bundle `context` to its digest. False with `error` filled. */
 bool nj_bundle_verify(void *context, const char *digest, nj_error *error);
 
-/* Tells the log of something that began at `began_ns`. Fills in what the bundle knows itself, and how long it took. */
+/* Passes an event to nj_options.log, if that is set. Fills in the event's path, digest and duration since `began_ns`. */
 void nj_bundle_tell(const nj_bundle *bundle, nj_event event, uint64_t began_ns);
 uint64_t nj_now_ns(void);
 

@@ -1,4 +1,4 @@
-/* Whether a bundle may be opened: what NOJIT_TRUST and nj_options.verify say. */
+/* Decides whether a bundle may be opened, by NOJIT_TRUST and nj_options.verify. */
 #include "api/bundle.h"
 
 #include "bundle/header.h"
@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Reads the statement beside a bundle, new; NULL if there is none, or it is none. */
+/* Reads the signed statement beside a bundle into new memory; NULL if the file is missing, too large or cannot be read. */
 static void *read_statement(const char *path, size_t *size)
 {
     size_t length = strlen(path), ending = strlen(NJ_SUFFIX);

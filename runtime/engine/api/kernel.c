@@ -33,7 +33,7 @@ static bool has_option(const nj_kernel *it, nj_span name)
     return has;
 }
 
-/* Lists what any config has an option of, in the order in which they come. */
+/* Lists the names of all configs' options, in order of first appearance. */
 static bool list_options(nj_kernel *it, nj_error *error)
 {
     const nj_table *table = &it->table;
@@ -107,7 +107,7 @@ static nj_kernel *read_kernel(nj_bundle *bundle, size_t number, nj_error *error)
     it->number = number;
     it->name = bundle->kernel_names[number];
     pthread_mutex_init(&it->lock, NULL);
-    /* the reader names the kernel itself */
+    /* the reader's errors already name the kernel */
     if (!nj_reader_section(&bundle->reader, number, &it->section, error)) {
         nj_within_bundle(bundle, error);
     } else if (read_parts(it, error)) {
@@ -178,7 +178,7 @@ nj_kernel *nj_bundle_kernel(nj_bundle *bundle, const char *name, nj_error *error
     nj_kernel *known = atomic_load_explicit(&bundle->kernels[number], memory_order_acquire);
     nj_kernel *made = known != NULL ? NULL : read_kernel(bundle, (size_t)number, error);
     if (made != NULL && !atomic_compare_exchange_strong(&bundle->kernels[number], &known, made)) {
-        nj_kernel_close(made); /* another thread was faster */
+        nj_kernel_close(made); /* another thread added its own first */
         made = known;
     }
     return known != NULL ? known : made;
@@ -200,7 +200,7 @@ static bool check_arch(const nj_kernel *kernel, int device, nj_error *error)
                    kernel->bundle->image_arch_name, arch.text);
 }
 
-/* Finds which tuning table counts on a device; false with `error` filled. */
+/* Finds the tuning table that applies to a device; false with `error` filled. */
 static bool find_tuned(const nj_tuning *tuning, int device, nj_tuned *tuned, nj_error *error)
 {
     nj_device_facts facts;
@@ -247,13 +247,13 @@ nj_kernel_device *nj_kernel_on(nj_kernel *kernel, int *device, nj_error *error)
     if (made == NULL) {
         nj_within_kernel(kernel, error);
     } else if (!atomic_compare_exchange_strong(&kernel->devices[*device], &known, made)) {
-        close_device(made); /* another thread was faster */
+        close_device(made); /* another thread added its own first */
         made = known;
     }
     return made;
 }
 
-/* -- questions -- */
+/* -- queries -- */
 
 nj_code nj_refuse_number(const nj_kernel *kernel, size_t number, size_t count, const char *what, nj_error *error)
 {

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* -- where -- */
+/* -- launch setup -- */
 
 bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error *error)
 {
@@ -19,9 +19,10 @@ bool nj_setup_read(const nj_launch_setup *setup, nj_launch_setup *read, nj_error
            nj_refuse_argument(error, -1, nj_format("%u", read->reserved).text, "expected nj_launch_setup.reserved to be 0");
 }
 
-/* -- bound -- */
+/* -- binding -- */
 
-/* The place of a name; the count of params and options if it is none. Keywords mostly come in the order of the places. */
+/* Returns the index of a param or an option by name; the number of both if it is unknown. The search starts at `from`, since most
+ * callers pass keywords in order. */
 static size_t place_of(const nj_kernel *kernel, const char *name, size_t from)
 {
     size_t count = kernel->param_count + kernel->option_count;
@@ -65,14 +66,14 @@ static bool bind(const nj_kernel *kernel, const nj_call *given, nj_bound_call *c
     return true;
 }
 
-/* -- read -- */
+/* -- reading -- */
 
 static nj_span text_of(const nj_arg *arg)
 {
     return (nj_span){(const unsigned char *)arg->text, strlen(arg->text)};
 }
 
-/* Makes a constant of an argument that is no tuple, and no pointer; false if it is. */
+/* Converts an argument to a constant; false for kinds that have none, such as tuples and pointers. */
 static bool read_constant(const nj_arg *arg, nj_constant *value)
 {
     *value = (nj_constant){.kind = NJ_CONSTANT_NONE};
@@ -92,7 +93,7 @@ static bool read_constant(const nj_arg *arg, nj_constant *value)
     }
 }
 
-/* Reads a constant among the arguments: one that a variant may have compiled in. */
+/* Reads a constant that is passed for a runtime param; a variant may have it compiled in. */
 static nj_value read_compiled_in(const nj_ids *ids, const nj_constant *constant)
 {
     nj_value value = nj_ids_find(ids, constant);
@@ -110,7 +111,7 @@ static bool refuse_leaves(int place, nj_error *error)
     return nj_refuse_argument(error, place, "more", NJ_LEAVES_RULE, NJ_LEAVES_MAX);
 }
 
-/* Reads a tuple: the members of one in it follow it. */
+/* Reads a tuple. The members of a nested tuple follow it in `leaves`. */
 static bool read_tuple(const nj_kernel *kernel, nj_bound_call *call, const nj_arg *arg, int place, nj_value *value, nj_error *error)
 {
     uint16_t start = call->leaf_count;
@@ -141,7 +142,7 @@ static bool refuse_kind(const nj_arg *arg, int place, nj_error *error)
     return nj_refuse_argument(error, place, nj_format("%u", arg->kind).text, "expected an argument of a kind of nj_arg_kind");
 }
 
-/* Reads an argument of the function. */
+/* Reads an argument of a runtime param. */
 static bool read_value(const nj_kernel *kernel, nj_bound_call *call, const nj_arg *arg, int place, nj_value *value, nj_error *error)
 {
     nj_constant constant;
@@ -168,7 +169,7 @@ static bool read_value(const nj_kernel *kernel, nj_bound_call *call, const nj_ar
     }
 }
 
-/* Reads a param's default; the empty tuple of a runtime param is no argument at all. */
+/* Reads a param's default. A runtime param that defaults to a tuple gets one without leaves. */
 static bool read_default(const nj_kernel *kernel, nj_bound_call *call, size_t place, nj_error *error)
 {
     const nj_param *param = &kernel->table.params[place];
@@ -191,8 +192,8 @@ static bool refuse_constexpr(int place, nj_error *error)
     return nj_refuse_argument(error, place, "another", "expected None, a bool, a number, a text, a dtype, a function or a tuple of these");
 }
 
-/* Makes a constant of an argument. Members of tuples go to `items`, after the `used` members of earlier constexprs of the call. False with
- * `error` filled. */
+/* Converts an argument to a constant. Members of tuples go to `items`, after the `used` members of earlier constexprs of the call. False
+ * with `error` filled. */
 static bool read_given(const nj_arg *arg, int place, nj_constant *items, uint16_t *used, nj_constant *value, nj_error *error)
 {
     if (arg->kind != NJ_ARG_TUPLE) {
@@ -212,7 +213,7 @@ static bool read_given(const nj_arg *arg, int place, nj_constant *items, uint16_
     return true;
 }
 
-/* Reads a constexpr or an option as the key takes it. */
+/* Reads a constexpr or an option as a value of the call's key. */
 static bool read_constexpr(const nj_kernel *kernel, nj_bound_call *call, size_t place, nj_error *error)
 {
     nj_constant constant, items[NJ_LEAVES_MAX];

@@ -1,22 +1,22 @@
-/* Configs as callers see them: constants as arguments, texts that end with a 0. */
+/* The configs that `nj_kernel_config` returns: constants as nj_arg, texts NUL-terminated. */
 #include "api/kernel.h"
 #include "base/texts.h"
 
 #include <stdlib.h>
 
 struct nj_kernel_configs {
-    const nj_keyword **configs; /* of each config, its settings */
+    const nj_keyword **configs; /* the settings of each config */
     nj_keyword *settings;
     nj_arg *items;
     char *texts;
 };
 
-/* How much memory constants take. */
+/* The numbers of settings, tuple members and characters to allocate. */
 typedef struct {
     size_t settings, items, chars;
 } settings_room;
 
-/* The next free place of each kind. */
+/* Where the next setting, tuple member and text are written. */
 typedef struct {
     nj_keyword *setting;
     nj_arg *item;
@@ -97,7 +97,7 @@ static void free_configs(nj_kernel_configs *it)
     }
 }
 
-/* New; NULL without memory. */
+/* Returns a copy of all configs, to be freed with `free_configs`; NULL if memory runs out. */
 static nj_kernel_configs *make_configs(const nj_table *table)
 {
     settings_room room = {0};
@@ -126,7 +126,7 @@ static nj_kernel_configs *make_configs(const nj_table *table)
     return it;
 }
 
-/* Finds what was made, or makes it; NULL without memory. */
+/* Returns the kernel's copy of its configs; the first call makes it. NULL if memory runs out. */
 static nj_kernel_configs *find_configs(const nj_kernel *kernel)
 {
     nj_kernel_configs *known = atomic_load_explicit(kernel->configs, memory_order_acquire);
@@ -135,7 +135,7 @@ static nj_kernel_configs *find_configs(const nj_kernel *kernel)
     }
     nj_kernel_configs *made = make_configs(&kernel->table);
     if (made != NULL && !atomic_compare_exchange_strong(kernel->configs, &known, made)) {
-        free_configs(made); /* another thread was faster */
+        free_configs(made); /* another thread added its own first */
         made = known;
     }
     return made;

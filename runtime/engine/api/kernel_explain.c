@@ -1,4 +1,4 @@
-/* Why each variant of a kernel serves a call or not. */
+/* Explains why each variant of a kernel does or does not serve a call. */
 #include "api/kernel_select.h"
 #include "select/hint.h"
 #include "select/serving_rules.h"
@@ -8,7 +8,7 @@
 
 enum { WORD_CHARS = 256 };
 
-/* A verdict while it is written. */
+/* The state of writing the reason of one variant. */
 typedef struct {
     nj_call_match *it;
     const nj_bound_call *call;
@@ -65,7 +65,7 @@ static void write_value(char word[WORD_CHARS], const nj_value *value, const nj_b
     }
 }
 
-/* Finds the first argument that the row's types do not take. */
+/* Writes the first argument whose type differs from the row's signature. */
 static void write_type(reason_writer *w)
 {
     const nj_signatures *signatures = w->it->match.signatures;

@@ -1,4 +1,4 @@
-/* Calls of a kernel: each selects a variant, loads it and enqueues it. */
+/* Launches a kernel: selects the variant of a call, loads it and enqueues it. */
 #include "api/kernel_select.h"
 #include "api/plan.h"
 
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* Adds a plan under the key of a call. */
+/* Caches a plan under the key of a call. */
 static bool publish(nj_kernel *kernel, nj_kernel_device *on, const nj_key *key, nj_plan *plan, nj_error *error)
 {
     bool taken;
@@ -17,7 +17,7 @@ static bool publish(nj_kernel *kernel, nj_kernel_device *on, const nj_key *key, 
     return done || nj_no_memory(error);
 }
 
-/* Selects the variant for a call that has no plan yet. Not inline: nearly all calls have one. */
+/* Selects the variant of a call whose key is not cached. Not inlined, because nearly all keys are. */
 static __attribute__((noinline)) nj_plan *resolve(nj_kernel *kernel, nj_kernel_device *on, const nj_call *given, nj_bound_call *call,
                                                   int device, nj_error *error)
 {
@@ -28,7 +28,7 @@ static __attribute__((noinline)) nj_plan *resolve(nj_kernel *kernel, nj_kernel_d
         return NULL;
     }
     nj_plan *plan = nj_plan_of(kernel, row, device, error);
-    /* the values of constexprs may have got numbers since */
+    /* bind again, because making the plan may have numbered constants of this call, which changes its key */
     if (plan != NULL && nj_call_bind(kernel, given, call, error)) {
         nj_arguments arguments = nj_call_arguments(call);
         if (nj_spec_key(&on->spec, call->values, &arguments, &key) && !publish(kernel, on, &key, plan, error)) {
@@ -38,7 +38,7 @@ static __attribute__((noinline)) nj_plan *resolve(nj_kernel *kernel, nj_kernel_d
     return plan;
 }
 
-/* Binds a call and finds its plan; NULL with `error` filled. */
+/* Binds a call and returns its plan; NULL with `error` filled. */
 static nj_plan *find_plan(nj_kernel *kernel, const nj_call *given, int device, nj_bound_call *call, nj_error *error)
 {
     nj_key key;

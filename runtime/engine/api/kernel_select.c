@@ -10,7 +10,7 @@ void nj_call_match_close(nj_call_match *it)
     nj_constants_drop(&it->constants);
 }
 
-/* Says why a kernel can never take a call. */
+/* Fills the error of a call that no variant serves. Returns false. */
 static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fault *fault, nj_error *error)
 {
     int place = (int)fault->place;
@@ -29,7 +29,7 @@ static bool refuse_call(const nj_kernel *kernel, nj_verdict verdict, const nj_fa
     }
 }
 
-/* Takes a call as selection does; false with `error` filled. */
+/* Converts a bound call to the form that selection takes; false with `error` filled. */
 static bool read_coerced(const nj_kernel *kernel, const nj_bound_call *call, nj_given_constants *constants, nj_coerced_call *coerced, nj_error *error)
 {
     if (!nj_constants_read(kernel, call, constants, error)) {

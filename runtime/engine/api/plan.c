@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* -- made of a row -- */
+/* -- making a plan of a row -- */
 
 /* Loads the image of a row; NULL with `error` filled. */
 static nj_function *load_image(nj_kernel *kernel, size_t row, nj_row_facts *facts, int device, nj_error *error)
@@ -73,7 +73,7 @@ static bool read_plan(nj_plan *plan, nj_row_facts *facts, int device, nj_error *
     return fill_plan(plan, facts, device, error);
 }
 
-/* New; NULL with `error` filled. */
+/* Returns a new plan; NULL with `error` filled. */
 static nj_plan *make_plan(nj_kernel *kernel, size_t row, int device, nj_error *error)
 {
     uint64_t began_ns = nj_now_ns();
@@ -121,12 +121,12 @@ nj_plan *nj_plan_of(nj_kernel *kernel, size_t row, int device, nj_error *error)
     }
     pthread_mutex_unlock(&kernel->lock);
     if (known != NULL) {
-        nj_plan_free(made); /* another thread was faster */
+        nj_plan_free(made); /* another thread added its own first */
     }
     return known != NULL ? known : made;
 }
 
-/* -- questions -- */
+/* -- queries -- */
 
 nj_code nj_plan_about(const nj_plan *plan, nj_plan_info *info, nj_error *error)
 {

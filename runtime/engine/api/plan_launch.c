@@ -1,4 +1,4 @@
-/* Launches of plans. */
+/* Launches plans. */
 #include "api/plan.h"
 
 #include "launch/grid.h"
@@ -20,7 +20,7 @@ bool nj_plan_grid(const nj_plan *plan, const nj_value *values, int64_t grid[3], 
     return failed < 0 || refuse_grid(plan->kernel, failed, error);
 }
 
-/* Computes the grid that the bundle gives. Not inline: most callers bring their own. */
+/* Computes the bundle's grid. Not inlined, because most callers pass a grid. */
 static __attribute__((noinline)) bool find_grid(const nj_plan *plan, const void *const *values, int64_t grid[3], nj_error *error)
 {
     nj_value seen[NJ_ARGUMENTS_MAX];

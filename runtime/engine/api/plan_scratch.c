@@ -1,16 +1,16 @@
-/* Plans enqueued with the scratch memory that they need. */
+/* Enqueues plans that need scratch memory. */
 #include "api/plan.h"
 
 /* The scratch memory of one launch, while it is allocated. */
 typedef struct {
     const nj_plan *plan;
     const nj_launch_state *launch;
-    uint64_t given[2]; /* as they were allocated; 0 if not */
+    uint64_t given[2]; /* addresses of the global and the profile scratch as allocated; 0 if not */
     size_t bytes;
     int number;
 } borrowing;
 
-enum { DRIVER_ALIGN = 256 /* of cuMemAllocAsync */ };
+enum { DRIVER_ALIGN = 256 /* alignment of cuMemAllocAsync */ };
 
 static nj_outcome allocate_there(void *facts)
 {
@@ -46,7 +46,7 @@ static bool check_given(const borrowing *it, uint64_t align, nj_error *error)
                               "expected nj_options.allocate to give memory aligned to %llu bytes", (unsigned long long)align);
 }
 
-/* Allocates one kind of scratch, and writes its address. */
+/* Allocates one of the two scratch buffers, and writes its aligned address to `launch`. */
 static bool borrow(borrowing *it, const nj_scratch *scratch, nj_launch_state *launch, nj_error *error)
 {
     const nj_options *options = &it->plan->kernel->bundle->options;
@@ -64,7 +64,7 @@ static bool borrow(borrowing *it, const nj_scratch *scratch, nj_launch_state *la
         launch->scratch_address[it->number] = it->given[it->number];
         return check_given(it, scratch->align, error);
     }
-    /* room to align in */
+    /* over-allocates, so that the address can be rounded up */
     it->bytes += scratch->align > DRIVER_ALIGN ? (size_t)scratch->align : 0;
     if (!nj_outcome_good(nj_on_device(it->plan->it.device, allocate_there, it), error)) {
         return false;
@@ -73,7 +73,7 @@ static bool borrow(borrowing *it, const nj_scratch *scratch, nj_launch_state *la
     return true;
 }
 
-/* Gives memory back in the order of the stream, behind the kernel. */
+/* Frees a scratch buffer in stream order, after the kernel. */
 static bool give_back(borrowing *it, nj_error *error)
 {
     const nj_options *options = &it->plan->kernel->bundle->options;
