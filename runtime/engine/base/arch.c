@@ -1,14 +1,14 @@
 #include "base/arch.h"
 
-/* Members of each family of architectures, by the compute capability that names it; of others, that one alone. CUDA Programming Guide,
- * "Compute Capabilities", "Compilation Target": 10.0 and 10.3. ptxas 13.4 has 10.7 in both families, too: it assembles PTX of sm_100f
- * and sm_103f for sm_107f, and refuses that of another family. */
+/* Pairs of a family, named by its first compute capability, and a member. A family that is not listed has one member. Source: CUDA
+ * Programming Guide, "Compute Capabilities", "Compilation Target", for 10.0 and 10.3. ptxas 13.4 puts 10.7 in both families too: it
+ * assembles PTX of sm_100f and sm_103f for sm_107f, and refuses PTX of other families. */
 static const nj_family_member families[] = {{100, 100}, {100, 103}, {100, 107}, {103, 103}, {103, 107}, {120, 120}, {120, 121}};
 
-/* Chips that share no images with others of their major version: Tegra's, by the column "Jetson" of developer.nvidia.com/cuda-gpus and
- * cuda-legacy-gpus: 5.3, 6.2, 7.2, 8.7 (Orin) and 11.0 (Thor, which CUDA before 13 calls 10.1; nothing says that either name's images
- * run under the other). On an Orin, an image of sm_80 is "no kernel image" (measured in jax-ml/jax pull request 40492). No product of
- * 8.8 is documented: it is taken for one of these, since an image that is missing is told, and one that should not have run is not. */
+/* Chips that run no images of other chips of their major version: Tegra's, by the column "Jetson" of developer.nvidia.com/cuda-gpus and
+ * cuda-legacy-gpus: 5.3, 6.2, 7.2, 8.7 (Orin) and 11.0 (Thor; CUDA before 13 calls it 10.1, and no document says that images of one
+ * name run under the other). An Orin refuses an image of sm_80 with "no kernel image" (measured in jax-ml/jax pull request 40492). No
+ * product of 8.8 is documented; it is listed because a missing image gives an error, but a wrong image that runs gives none. */
 static const int alone[] = {53, 62, 72, 87, 88, 101, 110};
 
 static bool is_alone(int capability)
@@ -57,7 +57,7 @@ nj_image_arch nj_image_arch_read(nj_span text)
 
 static bool runs_on(nj_image_arch image, int capability)
 {
-    /* LLVM's AMDGPU guide, "Processors": code runs on the processor that it names; only generic ones name several */
+    /* LLVM's AMDGPU guide, "Processors": code runs only on the processor that it names, unless that is a generic one */
     if (image.suffix == 'a' || nj_is_gfx(image.number) || nj_is_gfx(capability) || is_alone(image.number) || is_alone(capability)) {
         return capability == image.number;
     }

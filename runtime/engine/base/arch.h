@@ -1,12 +1,12 @@
-/* Which device runs which image. docs/bundle-format.md, chapter 5, gives the rules. */
+/* Decides which device runs which image, by the rules of docs/bundle-format.md, chapter 5. */
 #ifndef NOJIT_BASE_ARCH_H
 #define NOJIT_BASE_ARCH_H
 
 #include "base/error.h"
 #include "base/span.h"
 
-/* The numbers of archs: of NVIDIA's the compute capability without the dot, 90 for 9.0; of AMD's the digits, 942 for gfx942. No compute
- * capability is as high as AMD's first. */
+/* The number of an NVIDIA arch is its compute capability without the dot, 90 for 9.0; of an AMD arch its digits, 942 for gfx942. Every
+ * compute capability is below NJ_GFX_FIRST. */
 enum { NJ_GFX_FIRST = 900 };
 
 static inline bool nj_is_gfx(int number)
@@ -14,7 +14,7 @@ static inline bool nj_is_gfx(int number)
     return number >= NJ_GFX_FIRST;
 }
 
-/* Threads of a warp; AMD calls it wavefront, and Triton compiles for those of 64 before gfx10 and for those of 32 from there on. */
+/* Returns the number of threads of a warp. AMD calls it a wavefront; Triton compiles for 64 threads before gfx10 and for 32 since. */
 static inline unsigned int nj_warp_threads(int number)
 {
     return nj_is_gfx(number) && number < 1000 ? 64 : 32;
@@ -26,27 +26,28 @@ nj_text nj_arch_spell(int number);
 /* The architecture that an image was assembled for. */
 typedef struct {
     int number;
-    char suffix; /* 'a': exactly this chip; 'f': its family; 0: the same major version, of AMD's exactly this chip */
+    char suffix; /* 'a': runs on exactly this chip; 'f': on its family; 0: on its major version (AMD: on exactly this chip) */
 } nj_image_arch;
 
-/* Reads an image arch, `sm_90a` or `gfx942`; false if a text names none. Without a suffix, it is the arch of a device. */
+/* Reads an image arch such as `sm_90a` or `gfx942`; false if the text is none. An image arch without a suffix is also a device's arch. */
 NJ_FOR_BINDING bool nj_image_arch_take(nj_span text, nj_image_arch *image);
 
-/* Reads an image arch of an index, which was checked. */
+/* Reads an image arch of a validated index. */
 nj_image_arch nj_image_arch_read(nj_span text);
 
-/* How well such images fit a device of an arch (90 for 9.0), the higher the better: those of exactly the chip, then of
- * its family, then of the nearest minor version. 0 if they do not run there. */
+/* Rates how well such images fit a device of an arch (90 for 9.0). The best are images of exactly the chip, then of its family, then of
+ * the nearest minor version. Returns 0 if they do not run there. */
 NJ_FOR_BINDING int nj_image_fit(nj_image_arch image, int capability);
 
-/* A member of a family of architectures, which is named after one, by number; both are 0 behind the last. */
+/* A member of a family of architectures. A family has the name of one of its members. */
 typedef struct {
     int name, member;
 } nj_family_member;
 
+/* Returns the pair of the table of families at an index; both numbers are 0 past the end. */
 NJ_FOR_BINDING nj_family_member nj_image_family(size_t number);
 
-/* A chip that shares no images with others of its major version, by number; 0 behind the last. */
+/* Returns the chip at an index of all chips that run no images of other chips of their major version; 0 past the end. */
 NJ_FOR_BINDING int nj_lone_arch(size_t number);
 
 #endif

@@ -1,5 +1,4 @@
-/* Little-endian integers, and a cursor that hands out parts of a buffer: the one place where sizes are compared with what is
- * left. */
+/* Little-endian integers, and a cursor that takes parts of a buffer. Only the cursor compares sizes with the bytes left. */
 #ifndef NOJIT_BASE_CURSOR_H
 #define NOJIT_BASE_CURSOR_H
 
@@ -11,7 +10,7 @@ typedef struct {
     nj_span rest;
 } nj_cursor;
 
-/* Takes the next `size` bytes; false, and nothing taken, if fewer are left. */
+/* Takes the next `size` bytes. Returns false and takes nothing if fewer are left. */
 static inline bool nj_take(nj_cursor *cursor, uint64_t size, nj_span *taken)
 {
     if (size > cursor->rest.size) {
@@ -22,7 +21,7 @@ static inline bool nj_take(nj_cursor *cursor, uint64_t size, nj_span *taken)
     return true;
 }
 
-/* The hosts of CUDA are little-endian, as files and images are. */
+/* These need no byte swap: bundles, images and all hosts of CUDA are little-endian. */
 static inline uint16_t nj_u16(const unsigned char *at)
 {
     uint16_t value;

@@ -1,4 +1,4 @@
-/* The facts of a device by which selection decides. */
+/* The facts of a device that selection reads. */
 #ifndef NOJIT_BASE_DEVICE_FACTS_H
 #define NOJIT_BASE_DEVICE_FACTS_H
 

@@ -1,4 +1,4 @@
-/* Codes of DLPack's types, DLDataTypeCode, by the names of dlpack.h. */
+/* DLPack's type codes (DLDataTypeCode) under their names in dlpack.h. */
 #ifndef NOJIT_BASE_DLPACK_H
 #define NOJIT_BASE_DLPACK_H
 

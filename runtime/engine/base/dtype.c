@@ -33,7 +33,7 @@ typedef struct {
     nj_dtype dtype;
 } spelling;
 
-/* Names of dtypes in frameworks and array interfaces: numpy's, torch's without "torch.", typestr. */
+/* Names of dtypes in frameworks and array interfaces: numpy's, torch's without "torch.", and typestr of __array_interface__. */
 static const spelling of_tensors[] = {
     {"bool", NJ_DTYPE_I1},         {"int1", NJ_DTYPE_I1},
     {"|b1", NJ_DTYPE_I1},
@@ -53,7 +53,7 @@ static const spelling of_tensors[] = {
     {"float8_e5m2fnuz", NJ_DTYPE_FP8E5B16},
 };
 
-/* Further names of dtypes, in Triton, C and torch. */
+/* More names of dtypes from Triton, C and torch. */
 static const spelling of_constexprs[] = {
     {"uint1", NJ_DTYPE_I1},           {"u1", NJ_DTYPE_I1},          {"int", NJ_DTYPE_I32},
     {"half", NJ_DTYPE_FP16},          {"float", NJ_DTYPE_FP32},     {"double", NJ_DTYPE_FP64},
@@ -106,7 +106,7 @@ const char *nj_dtype_spelling(size_t number)
     return number - NAMES < TENSOR_NAMES ? of_tensors[number - NAMES].name : NULL;
 }
 
-/* Whether a spelling is a name, and no type of array interfaces such as `<f4` or `|b1`. */
+/* True if a spelling starts as a name does, not as a typestr such as `<f4` or `|b1`. */
 static bool is_word(char first)
 {
     return first >= 'a' && first <= 'z';
@@ -140,7 +140,7 @@ const char *nj_dtype_word(size_t number)
     return name == NULL || is_word(*name) ? name : "";
 }
 
-/* Rounds to the nearest half, to even between two; false for a number that is too large. */
+/* Rounds to fp16, nearest even; false on overflow. */
 static bool round_half(double number, uint64_t *cell)
 {
     uint64_t bits;
@@ -159,7 +159,7 @@ static bool round_half(double number, uint64_t *cell)
     int shift = exponent < -14 ? 28 - exponent : 42;
     uint64_t whole = fraction | UINT64_C(1) << 52, half = whole >> shift, rest = whole & ((UINT64_C(1) << shift) - 1);
     uint64_t middle = UINT64_C(1) << (shift - 1);
-    /* a normal number's leading bit adds one to the exponent */
+    /* the addition of a normal number's implicit leading bit adds 1 to the exponent field */
     half += exponent < -14 ? 0 : (uint64_t)(exponent + 14) << 10;
     half += rest > middle || (rest == middle && half % 2 == 1);
     *cell = sign | half;
@@ -173,7 +173,7 @@ bool nj_dtype_pack(nj_dtype dtype, double number, uint64_t *cell)
     memcpy(&bits, &single, sizeof bits);
     switch (dtype) {
     case NJ_DTYPE_FP16: return round_half(number, cell);
-    case NJ_DTYPE_BF16: *cell = bits >> 16; return true; /* cut off, not rounded: as Triton does */
+    case NJ_DTYPE_BF16: *cell = bits >> 16; return true; /* truncated, not rounded, as in Triton */
     case NJ_DTYPE_FP32: *cell = bits; return true;
     default: memcpy(cell, &number, sizeof number); return true;
     }

@@ -100,7 +100,7 @@ bool nj_no_memory(nj_error *error)
     return nj_fail(error, NJ_ERROR_MEMORY, "", "expected more memory");
 }
 
-/* Puts a text before the place of an error. An innermost step that finds no room is cut. */
+/* Prepends a text to an error's place. If the result is too long, it loses its end, the innermost steps. */
 static void put_before(nj_error *error, const char *text)
 {
     char inner[sizeof error->where];

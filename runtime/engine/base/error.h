@@ -1,4 +1,4 @@
-/* Filling an nj_error. */
+/* Functions that fill an nj_error. */
 #ifndef NOJIT_BASE_ERROR_H
 #define NOJIT_BASE_ERROR_H
 
@@ -8,40 +8,41 @@
 
 #include <stdbool.h>
 
-/* Says that bytes break a rule: `what` was expected, `got` was found. False, for the caller to return. `error` may be NULL.
+/* Fills the error of bytes that break a rule: `what` was expected, `got` was found. Returns false, so that callers can return it. `error`
+ * may be NULL.
  *
  *     nj_break(error, rule, got, what, ...) */
 #define nj_break(...) (nj_note_break(__VA_ARGS__), false)
 
-/* As `nj_break`, for bytes that keep the rules and are not those that were built.
+/* As `nj_break`, for bytes that follow the rules but differ from what was built (NJ_ERROR_INTEGRITY).
  *
  *     nj_differ(error, got, what, ...) */
 #define nj_differ(...) (nj_note_difference(__VA_ARGS__), false)
 
-/* As `nj_break`, for a call of the driver that gave `code`, of that name.
+/* As `nj_break`, for a driver call that returned the error `code`, whose name is `name`.
  *
  *     nj_driver_failed(error, call, code, name, what, ...) */
 #define nj_driver_failed(...) (nj_note_driver(__VA_ARGS__), false)
 
-/* As `nj_break`, for argument `argument` of a call; -1: the call as a whole.
+/* As `nj_break`, for the argument with the number `argument`; -1 means the whole call.
  *
  *     nj_refuse_argument(error, argument, got, what, ...) */
 #define nj_refuse_argument(...) (nj_note_argument(__VA_ARGS__), false)
 
-/* As `nj_break`, for something that is not installed.
+/* As `nj_break`, for a library that is not installed (NJ_ERROR_NEEDS).
  *
  *     nj_lacks(error, got, what, ...) */
 #define nj_lacks(...) (nj_note_lack(__VA_ARGS__), false)
 
-/* As `nj_break`, for a failure of another code, which has nothing but its words.
+/* As `nj_break`, for an error of any other code, which has no fields beyond its texts.
  *
  *     nj_fail(error, code, got, what, ...) */
 #define nj_fail(...) (nj_note_failure(__VA_ARGS__), false)
 
-/* As `nj_break`, for a system call that gave an errno. */
+/* As `nj_break`, for a system call that failed with the errno `code`. */
 bool nj_system_failed(nj_error *error, const char *call, int code);
 
-/* Says where the error is that was just filled. False. */
+/* Sets the place of an error that was just filled. Returns false. */
 bool nj_at(nj_error *error, const char *where);
 
 void nj_note_break(nj_error *error, const char *rule, const char *got, const char *what, ...)
@@ -54,24 +55,23 @@ void nj_note_argument(nj_error *error, int argument, const char *got, const char
 
 NJ_FOR_BINDING void nj_note_lack(nj_error *error, const char *got, const char *what, ...) __attribute__((format(printf, 3, 4)));
 
-/* Says that memory ran out. False, for the caller to return. */
+/* Fills the error of a failed allocation. Returns false. */
 bool nj_no_memory(nj_error *error);
 
-/* Puts a step before the place of an error, as each reader does on the way out: "[3]", then ".kernels", then "$" make
- * $.kernels[3]. */
+/* Prepends a step to an error's place. Each reader does so as it returns: "[3]", then ".kernels", then "$" give $.kernels[3]. */
 void nj_note_step(nj_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts a larger place before the place of an error, a space between them. False, for the caller to return. */
+/* Prepends an enclosing place and a space to an error's place. Returns false. */
 bool nj_note_place(nj_error *error, const char *place);
 
-/* A text made of numbers, for `got`. */
+/* A formatted text, mostly for `got`. */
 typedef struct {
     char text[256];
 } nj_text;
 
 nj_text nj_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Quotes bytes as Python's repr does, at most 120 of them. Takes microseconds: for errors alone. */
+/* Quotes at most 120 bytes as Python's repr does. Takes microseconds, so use it only for errors. */
 nj_text nj_quote(nj_span bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Marks what the Python binding uses of the engine, beside nojit.h: no promise to anybody else. libnojit.map gives these symbols the
- * version NOJIT_PRIVATE. */
+/* NJ_FOR_BINDING marks symbols that only the Python binding may use. They may change in every build; libnojit.map gives them the version
+ * NOJIT_PRIVATE. */
 #ifndef NOJIT_BASE_INTERNAL_H
 #define NOJIT_BASE_INTERNAL_H
 

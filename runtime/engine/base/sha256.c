@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-/* NJ_SHA256_PLAIN has a test hash as on a processor without instructions for it */
+/* A test defines NJ_SHA256_PLAIN to hash without the processor's SHA instructions. */
 #if defined(__x86_64__) && !defined(NJ_SHA256_PLAIN)
 #define HAS_INSTRUCTIONS
 #include <cpuid.h>
@@ -26,7 +26,7 @@ static uint32_t rotate(uint32_t word, int bits)
     return word >> bits | word << (32 - bits);
 }
 
-/* One round. The caller names the state's words anew instead of moving them. */
+/* Computes one round. The caller rotates the names of the state's words instead of moving the words. */
 static inline void one_round(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f, uint32_t g, uint32_t *h, uint32_t word)
 {
     *h += (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) + word;
@@ -34,7 +34,7 @@ static inline void one_round(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, ui
     *h += (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));
 }
 
-/* The 64 words of a block's schedule, each with its round's constant. */
+/* Computes the 64 words of a block's message schedule, each plus its round's constant. */
 static void schedule(const unsigned char *block, uint32_t sums[64])
 {
     uint32_t words[64];
@@ -73,7 +73,7 @@ static void compress_plainly(uint32_t state[8], const unsigned char *blocks, siz
 #ifdef HAS_INSTRUCTIONS
 #define SHA_TARGET __attribute__((target("sha,sse4.1,ssse3")))
 
-/* Four rounds: the state in two halves, and four words of the schedule with their constants. */
+/* Computes four rounds on the two halves of the state; `words` holds four words of the message schedule. */
 SHA_TARGET static inline void four_rounds(__m128i *abef, __m128i *cdgh, __m128i words, int round)
 {
     __m128i sum = _mm_add_epi32(words, _mm_loadu_si128((const __m128i *)&constants[round]));
@@ -81,14 +81,14 @@ SHA_TARGET static inline void four_rounds(__m128i *abef, __m128i *cdgh, __m128i 
     *abef = _mm_sha256rnds2_epu32(*abef, *cdgh, _mm_shuffle_epi32(sum, 0x0e));
 }
 
-/* The next four words of the schedule, from the last sixteen. */
+/* Returns the next four words of the message schedule, from the last sixteen. */
 SHA_TARGET static inline __m128i next_words(__m128i a, __m128i b, __m128i c, __m128i d)
 {
     __m128i sum = _mm_add_epi32(_mm_sha256msg1_epu32(a, b), _mm_alignr_epi8(d, c, 4));
     return _mm_sha256msg2_epu32(sum, d);
 }
 
-/* With the instructions of the processor: six times as fast. */
+/* Hashes blocks with the SHA instructions, six times as fast as without them. */
 SHA_TARGET static void compress_by_instructions(uint32_t state[8], const unsigned char *blocks, size_t count)
 {
     const __m128i order = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
@@ -117,7 +117,8 @@ SHA_TARGET static void compress_by_instructions(uint32_t state[8], const unsigne
     _mm_storeu_si128((__m128i *)(state + 4), _mm_alignr_epi8(dchg, feba, 8));
 }
 
-/* Asks the processor once: in a virtual machine that takes as long as hashing some kilobytes. Those with SHA have SSE4.1. */
+/* True if the processor has the SHA instructions. Runs CPUID once, because in a virtual machine it takes as long as hashing some
+ * kilobytes. Every processor with SHA also has SSE4.1. */
 static bool has_instructions(void)
 {
     enum { NOT_ASKED, LACKS, HAS };

@@ -11,10 +11,10 @@
 /* Computes the digest of bytes. */
 NJ_FOR_BINDING void nj_sha256(nj_span bytes, unsigned char digest[NJ_SHA256_BYTES]);
 
-/* Spells a digest in lower-case hex, with a 0 behind it. */
+/* Writes a digest in lower-case hex, NUL-terminated. */
 void nj_sha256_spell(const unsigned char digest[NJ_SHA256_BYTES], char spelled[NJ_SHA256_CHARS + 1]);
 
-/* Reads NJ_SHA256_CHARS hex digits in lower case. */
+/* Reads NJ_SHA256_CHARS valid lower-case hex digits. */
 void nj_sha256_read(const unsigned char *spelled, unsigned char digest[NJ_SHA256_BYTES]);
 
 #endif

@@ -1,4 +1,4 @@
-/* Bytes that lie in somebody else's buffer. */
+/* A view of bytes in a buffer that the span does not own. */
 #ifndef NOJIT_BASE_SPAN_H
 #define NOJIT_BASE_SPAN_H
 
@@ -16,13 +16,13 @@ static inline bool nj_span_equal(nj_span a, nj_span b)
     return a.size == b.size && memcmp(a.at, b.at, b.size) == 0;
 }
 
-/* Compares the first byte first: callers compare a span with many texts, and most texts begin otherwise. */
+/* Compares the first byte first, because callers compare a span with many texts and most differ there. */
 static inline bool nj_span_is(nj_span span, const char *text)
 {
     return span.size == 0 ? *text == 0 : *span.at == (unsigned char)*text && span.size == strlen(text) && memcmp(span.at, text, span.size) == 0;
 }
 
-/* Orders spans as texts: by their bytes, which is by code point for UTF-8. */
+/* Orders spans by their bytes, which for UTF-8 is the order of code points. */
 static inline int nj_span_compare(nj_span a, nj_span b)
 {
     size_t common = a.size < b.size ? a.size : b.size;

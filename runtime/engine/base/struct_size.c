@@ -1,6 +1,6 @@
 #include "base/struct_size.h"
 
-/* Whether a caller has set the size of its struct. */
+/* Checks that a caller has set the size of its struct. */
 static bool check_size(const nj_sized *it, size_t size, nj_error *error)
 {
     return (size >= it->least && size <= NJ_SIZED_MAX) ||

@@ -1,10 +1,10 @@
-/* Texts that end with a 0, many in one piece of memory. */
+/* NUL-terminated texts, many in one allocation. */
 #ifndef NOJIT_BASE_TEXTS_H
 #define NOJIT_BASE_TEXTS_H
 
 #include "base/span.h"
 
-/* Copies a text and a 0 to `*at`, and goes on behind it. Returns where it starts. */
+/* Copies a text and a NUL to `*at`, and moves `*at` past them. Returns the copy. */
 static inline const char *nj_text_put(char **at, nj_span text)
 {
     char *start = *at;
