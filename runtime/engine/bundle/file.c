@@ -1,4 +1,4 @@
-/* open, fstat and pread are POSIX's */
+/* for open, fstat and pread */
 #define _POSIX_C_SOURCE 200809L
 
 #include "bundle/file.h"
@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Spells a mode as ls does: drwxr-xr-x. */
+/* Formats a file mode as ls does: drwxr-xr-x. */
 static nj_text spell_mode(mode_t mode)
 {
     static const struct {
@@ -51,7 +51,7 @@ static bool check_regular(nj_file *file, nj_error *error)
 
 bool nj_file_open(const char *path, nj_file *file, nj_error *error)
 {
-    /* a pipe must not make the caller wait for its other end */
+    /* O_NONBLOCK, because the open of a pipe would block until its other end is open */
     *file = (nj_file){.descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (file->descriptor < 0) {
         return nj_system_failed(error, "open", errno);

@@ -3,19 +3,19 @@
 #include "bundle/limits.h"
 
 enum {
-    START_BYTES = 6, /* magic, descriptor, and a byte more */
+    START_BYTES = 6, /* magic number, frame header descriptor, and at least one more byte */
     BLOCK_HEADER_BYTES = 3,
     BLOCK_RLE = 1,
     BLOCK_RESERVED = 3,
     CHECKSUM_BYTES = 4,
-    /* bits of the descriptor */
+    /* bits of the frame header descriptor */
     SINGLE_SEGMENT = 0x20,
     RESERVED = 0x08,
     CHECKSUM = 0x04,
     DICTIONARY = 0x03,
 };
 
-/* The one frame that holds nothing: some decoders look no further than a declared size of 0. */
+/* The only valid frame without content. It is compared as a whole, because some decoders ignore the rest of a frame of declared size 0. */
 static const unsigned char empty[] = {0x28, 0xb5, 0x2f, 0xfd, 0x24, 0, 1, 0, 0, 0x99, 0xe9, 0xd8, 0x51};
 
 static bool check_descriptor(unsigned char descriptor, nj_error *error)
@@ -27,7 +27,7 @@ static bool check_descriptor(unsigned char descriptor, nj_error *error)
            nj_break(error, "zstd-header", nj_format("%#x", descriptor).text, "expected a zstd frame without dictionary");
 }
 
-/* Takes the size that a frame declares; false if it declares none. */
+/* Reads the Frame_Content_Size field; false if the frame has none. */
 static bool take_size(nj_cursor *cursor, unsigned char descriptor, uint64_t *size)
 {
     static const size_t widths[] = {0, 2, 4, 8};
@@ -53,7 +53,7 @@ static bool refuse_end(nj_error *error, const char *got)
     return nj_break(error, "zstd-end", got, "expected one whole zstd frame and nothing after it");
 }
 
-/* Checks that the blocks and the checksum end where the frame does: decompressors may stop when they have all bytes. */
+/* Checks that the last block and the checksum end with the frame, because decompressors may stop once they have all bytes. */
 static bool check_end(nj_cursor *cursor, nj_error *error)
 {
     nj_span header, block;

@@ -10,17 +10,17 @@
 #define NJ_HEADER_BYTES 64
 #define NJ_FORMAT_VERSION 2
 
-/* Ends of the names of a bundle and of the signed statement beside it. */
+/* File name suffixes of a bundle and of the signed statement beside it. */
 #define NJ_SUFFIX ".nojit"
 #define NJ_STATEMENT_SUFFIX ".intoto.jsonl"
 
 typedef struct {
-    uint64_t index_bytes;         /* as stored */
-    uint64_t index_raw_bytes;     /* decompressed */
-    const unsigned char *sha256;  /* of the index as stored */
+    uint64_t index_bytes;         /* size of the index as stored */
+    uint64_t index_raw_bytes;     /* size of the decompressed index */
+    const unsigned char *sha256;  /* digest of the index as stored */
 } nj_header;
 
-/* Reads the start of a file. False with `error` filled (may be NULL) where a rule is broken. */
+/* Reads the header from the first bytes of a file. False with `error` filled (may be NULL) if it breaks a rule. */
 bool nj_header_read(nj_span file, nj_header *header, nj_error *error);
 
 #endif

@@ -8,7 +8,7 @@ enum { WARP_THREADS_MAX = 64 };
 
 #define COUNT(fields) (sizeof fields / sizeof *fields)
 
-/* The kernel of the index that is being read: the last one so far. */
+/* Returns the kernel entry that is being read, the last one. */
 static nj_kernel_entry *last_kernel(nj_index *index)
 {
     return &index->kernels[index->kernel_count - 1];
@@ -19,7 +19,7 @@ static nj_attachment_entry *last_attachment(nj_index *index)
     return &index->attachments[index->attachment_count - 1];
 }
 
-/* A section that is being read, and the most bytes that it may have, stored or raw. */
+/* A section entry that is being read, and the largest size that it may declare, stored or raw. */
 typedef struct {
     nj_stored_section *section;
     uint64_t most_bytes;
@@ -228,7 +228,7 @@ static bool take_target(nj_document *it, void *index)
     return nj_take_object(it, target_fields, COUNT(target_fields), index);
 }
 
-/* Two texts that stand in an array. */
+/* An array of two texts that is being read. */
 typedef struct {
     nj_span texts[2];
     size_t count;

@@ -5,22 +5,22 @@
 #include "bundle/limits.h"
 #include "json/document.h"
 
-/* A compressed part of the file that the index pins. */
+/* A compressed part of the file, with its size and digest. */
 typedef struct {
     uint64_t stored_bytes, raw_bytes;
-    nj_span sha256; /* of the stored bytes, in hex */
+    nj_span sha256; /* digest of the stored bytes, in hex */
 } nj_stored_section;
 
 /* One kernel, as the index lists it. */
 typedef struct {
     nj_span name;
-    uint64_t variants; /* rows of its table */
+    uint64_t variants; /* number of rows of its table */
     uint64_t images, groups;
-    uint64_t payload_bytes; /* of its groups together, as stored */
-    nj_stored_section section;     /* its table, and where its images lie */
+    uint64_t payload_bytes;    /* stored size of all its groups */
+    nj_stored_section section; /* its variant table and the placement of its images */
 } nj_kernel_entry;
 
-/* Bytes that a build put into the bundle under a name. */
+/* An attachment: bytes that the build stored in the bundle under a name. */
 typedef struct {
     nj_span name;
     nj_stored_section section;
@@ -41,8 +41,8 @@ typedef struct nj_index {
     nj_attachment_entry *attachments; /* sorted by name; NULL if there are none */
 } nj_index;
 
-/* Reads an index, whose texts lie in `raw`. False with `error` filled (may be NULL) where a rule is broken. To be closed, whether
- * or not this succeeds. */
+/* Reads an index; its texts point into `raw`. False with `error` filled (may be NULL) if it breaks a rule. The caller closes the index
+ * in either case. */
 NJ_FOR_BINDING bool nj_index_read(nj_span raw, nj_index *index, nj_error *error);
 NJ_FOR_BINDING void nj_index_close(nj_index *index);
 

@@ -8,7 +8,7 @@ enum { LENGTH_BYTES = 4 };
 
 bool nj_section_check(uint64_t stored_bytes, uint64_t raw_bytes, nj_error *error)
 {
-    /* a table compresses well, but not as well as one that repeats itself */
+    /* real tables compress far less than this; only hostile, repetitive ones exceed it */
     uint64_t most = NJ_FREE_BYTES + NJ_SECTION_RATIO_MAX * stored_bytes;
     return raw_bytes <= most || nj_break(error, "size", nj_format("%llu", (unsigned long long)raw_bytes).text,
                                          "expected a section that decompresses to at most %llu bytes, %d times what is stored",
@@ -47,7 +47,7 @@ static bool add_images(nj_placement *it, const unsigned char *lengths, nj_error 
     return true;
 }
 
-/* Checks that the groups hold all images, and at least one each. */
+/* Checks that each group holds at least one image, and all groups together hold all images. */
 static bool count_images(nj_placement *it, nj_error *error)
 {
     uint64_t first = 0;

@@ -16,7 +16,7 @@ struct nj_group_bytes {
 typedef struct {
     uint64_t start, raw_bytes;
     size_t stored_bytes;
-    const unsigned char *sha256; /* of the stored bytes */
+    const unsigned char *sha256; /* digest of the stored bytes */
 } nj_part_place;
 
 static bool check_digest(nj_span stored, const unsigned char *sha256, nj_error *error)
@@ -38,7 +38,7 @@ bool nj_frame_read(const nj_reader_calls *calls, nj_span frame, void *raw, uint6
            (raw_bytes == 0 || calls->decompress(calls->context, frame, raw, (size_t)raw_bytes, error));
 }
 
-/* Reads the stored bytes, new; NULL with `error` filled. */
+/* Reads the stored bytes of a part into new memory and checks their digest; NULL with `error` filled. */
 static unsigned char *read_stored(const nj_reader *it, const nj_part_place *part, nj_error *error)
 {
     unsigned char *stored = malloc(part->stored_bytes + 1);
@@ -63,7 +63,7 @@ static bool read_part(const nj_reader *it, const nj_part_place *part, void *raw,
     return read;
 }
 
-/* Gives each part its place; checks that they end where the file does. */
+/* Computes the offset of each part, and checks that the last one ends with the file. */
 static bool place_parts(nj_reader *it, nj_error *error)
 {
     size_t count = it->index.kernel_count;
@@ -89,7 +89,7 @@ static bool place_parts(nj_reader *it, nj_error *error)
                                                "expected a file of %llu bytes", (unsigned long long)start);
 }
 
-/* Reads the header; `raw` has room for it. */
+/* Reads the header into `raw`, which has NJ_HEADER_BYTES. */
 static bool read_header(nj_reader *it, unsigned char *raw, nj_header *header, nj_error *error)
 {
     size_t size = it->file.size < NJ_HEADER_BYTES ? (size_t)it->file.size : NJ_HEADER_BYTES;
@@ -108,14 +108,14 @@ static nj_part_place place_index(const nj_reader *it, const unsigned char *sha25
     return (nj_part_place){NJ_HEADER_BYTES, it->index_raw_bytes, (size_t)it->index_bytes, sha256};
 }
 
-/* Decompresses and reads the index, after `verify` has judged its digest. */
+/* Decompresses and reads the index, unless `verify` refuses its digest. */
 static bool take_index(nj_reader *it, nj_span stored, nj_error *error)
 {
     it->index_raw = malloc((size_t)it->index_raw_bytes + 1);
     if (it->index_raw == NULL) {
         return nj_no_memory(error);
     }
-    /* who judges it names the bundle */
+    /* outside of the place "index", since an error of `verify` is about the whole bundle */
     if (it->calls.verify != NULL && !it->calls.verify(it->calls.context, it->digest, error)) {
         return false;
     }
@@ -217,7 +217,7 @@ bool nj_reader_check_index(const nj_reader *it, nj_error *error)
     return read;
 }
 
-/* Reads a part that the index pins and that starts at `start`. */
+/* Reads the part at `start`, whose sizes and digest are in the index. */
 static bool read_pinned(const nj_reader *it, uint64_t start, const nj_stored_section *section, void *raw, nj_error *error)
 {
     unsigned char sha256[NJ_SHA256_BYTES];
@@ -278,7 +278,7 @@ bool nj_reader_attachment(const nj_reader *it, size_t number, void *raw, nj_erro
            nj_note_place(error, nj_format("attachment %.*s", (int)entry->name.size, (const char *)entry->name.at).text);
 }
 
-/* Holds the group that was read last, if it is this one; else NULL. */
+/* Returns the cached last group with one more holder, if it has this number; else NULL. */
 static nj_group_bytes *hold_last(nj_reader *it, size_t kernel, size_t number)
 {
     pthread_mutex_lock(&it->lock);
@@ -291,7 +291,7 @@ static nj_group_bytes *hold_last(nj_reader *it, size_t kernel, size_t number)
     return group;
 }
 
-/* Keeps a group as the last, beside who holds it now. */
+/* Caches a group as the last one read, with one more holder, and drops the previous one. */
 static void keep_last(nj_reader *it, nj_group_bytes *group)
 {
     atomic_fetch_add(&group->holders, 1);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* The functions of zstd.h that are called; all of them are in every libzstd.so.1. */
+/* The functions of zstd.h that nojit calls. Every libzstd.so.1 has them. */
 static struct {
     void *(*make)(void);
     size_t (*drop)(void *decompressor);
@@ -13,10 +13,10 @@ static struct {
     const char *(*error_name)(size_t code);
 } zstd;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables above and below, until `known` */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `zstd` and `known`, which do not change once `known` is true */
 static bool known;
 
-/* The decompressor of the last call, which the next takes: it has 160 KB, and new ones would cost a page fault for every page in use. */
+/* The decompression context of the last call, for the next call to reuse: it has 160 KB, and a new one costs a page fault for each page. */
 static _Atomic(void *) kept;
 
 static bool find_locked(void)
@@ -57,7 +57,7 @@ bool nj_zstd_decompress(void *context, nj_span frame, void *raw, size_t raw_byte
         return nj_no_memory(error);
     }
     size_t done = zstd.decompress(decompressor, raw, raw_bytes, frame.at, frame.size);
-    /* another thread may have kept its own meanwhile; NULL is nothing to drop */
+    /* frees the context that another thread may have put there meanwhile; NULL is fine */
     (void)zstd.drop(atomic_exchange(&kept, decompressor));
     if (zstd.is_error(done)) {
         return nj_frame_broken(error, zstd.error_name(done));

@@ -1,18 +1,18 @@
-/* Decompressing with libzstd.so.1, which is opened when it is first needed. */
+/* Decompresses with libzstd.so.1, which the first use opens. */
 #ifndef NOJIT_BUNDLE_ZSTD_H
 #define NOJIT_BUNDLE_ZSTD_H
 
 #include "base/error.h"
 #include "base/span.h"
 
-/* Whether libzstd.so.1 is there; opens it. */
+/* Opens libzstd.so.1. False if it is not installed. */
 NJ_FOR_BINDING bool nj_zstd_find(void);
 
-/* Decompresses one whole frame, which nj_frame_check has passed, into exactly `raw_bytes`. False with `error` filled: NJ_ERROR_NEEDS
- * without libzstd. `context` is not looked at. */
+/* Decompresses one frame that nj_frame_check accepted into exactly `raw_bytes`. False with `error` filled; NJ_ERROR_NEEDS if libzstd is
+ * not installed. `context` is ignored. */
 NJ_FOR_BINDING bool nj_zstd_decompress(void *context, nj_span frame, void *raw, size_t raw_bytes, nj_error *error);
 
-/* Says that a frame is not what it declares; `got` is what a decompressor said. False, for the caller to return. */
+/* Fills the error of a frame that does not decompress; `got` is the decompressor's error. Returns false. */
 NJ_FOR_BINDING bool nj_frame_broken(nj_error *error, const char *got);
 
 #endif
