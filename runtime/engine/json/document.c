@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { DIGEST_CHARS = 64, DIGITS_QUICK = 18 /* no integer of so many overflows */ };
+enum { DIGEST_CHARS = 64, DIGITS_QUICK = 18 /* an integer of 18 digits fits in 64 bits */ };
 
 static const char *kind_of(unsigned char c)
 {
@@ -33,12 +33,12 @@ static bool pass(nj_document *it, unsigned char expected)
     return stands;
 }
 
-/* Takes a string, as it is spelled. */
+/* Takes a string with its escapes, without the quotes. */
 static nj_span take_spelled(nj_document *it)
 {
     const unsigned char *start = it->at + 1, *at = start;
     if (it->decoded == NULL) {
-        /* without escapes */
+        /* the document has no escapes, so the next quote ends the string */
         at = memchr(start, '"', (size_t)(it->end - start));
     } else {
         while (*at != '"') {
@@ -49,7 +49,7 @@ static nj_span take_spelled(nj_document *it)
     return (nj_span){start, (size_t)(at - start)};
 }
 
-/* Goes past one value. */
+/* Skips one value. */
 static void skip(nj_document *it)
 {
     size_t depth = 0;
@@ -95,7 +95,7 @@ static nj_text add_word(nj_text words, const char *kind, nj_span name)
     return nj_format("%.120s%s%s %.60s", words.text, words.text[0] == 0 ? "" : "; ", kind, nj_quote(name).text);
 }
 
-/* Names the fields of an object that are unknown, and those that it lacks. */
+/* Fills the error of an object with unknown or missing fields; it names them. Returns false. */
 static bool refuse_fields(nj_document *it, const unsigned char *start, const nj_field *fields, size_t count)
 {
     nj_text got = {""}, names = {""};
@@ -131,7 +131,7 @@ bool nj_take_object(nj_document *it, const nj_field *fields, size_t count, void 
     }
     const unsigned char *start = ++it->at;
     for (size_t i = 0; i < count; i++) {
-        /* behind a value there is a comma, or the end */
+        /* the syntax is validated, so a comma or the end of the object follows a value */
         if ((i > 0 && !pass(it, ',')) || here(it) != '"' || !nj_span_is(take_spelled(it), fields[i].name)) {
             return refuse_fields(it, start, fields, count);
         }
@@ -144,7 +144,7 @@ bool nj_take_object(nj_document *it, const nj_field *fields, size_t count, void 
     return pass(it, '}') || refuse_fields(it, start, fields, count);
 }
 
-/* Returns the number of items of an array, whose first `count` items were read before. */
+/* Returns the number of items of an array whose first `count` items are already read. */
 static size_t count_items(nj_document *it, size_t count)
 {
     do {
@@ -200,7 +200,7 @@ bool nj_take_count(nj_document *it, uint64_t least, uint64_t most, uint64_t *num
 {
     const unsigned char *start = it->at, *at = start, *end = it->end;
     uint64_t value = 0;
-    /* most numbers are short, and tables are full of them */
+    /* fast path, because tables consist mostly of short numbers */
     while (at < end && *at >= '0' && *at <= '9' && at - start < DIGITS_QUICK) {
         value = 10 * value + (*at++ - '0');
     }

@@ -1,5 +1,5 @@
-/* Canonical JSON (docs/bundle-format.md, chapter 4), read in two steps: `nj_check_json` checks all of its spelling, then each reader
- * takes what it expects, front to back. An error has its place: $.kernels[3].name. */
+/* Reads canonical JSON (docs/bundle-format.md, chapter 4) in two steps: `nj_check_json` validates the syntax of the whole document, then
+ * each reader takes the values that it expects, front to back. Errors have a place such as $.kernels[3].name. */
 #ifndef NOJIT_JSON_DOCUMENT_H
 #define NOJIT_JSON_DOCUMENT_H
 
@@ -9,13 +9,13 @@
 #include <stdint.h>
 
 typedef struct {
-    const unsigned char *at, *end; /* checked JSON */
+    const unsigned char *at, *end; /* the JSON that is not yet read; it is validated */
     nj_error *error;               /* may be NULL */
-    unsigned char *decoded;        /* texts that have escapes, in UTF-8; NULL if there are none */
+    unsigned char *decoded;        /* memory for texts with escapes, decoded to UTF-8; NULL if the document has no escapes */
     size_t decoded_size;
 } nj_document;
 
-/* Takes one value, into what its caller knows. False with the error of the document filled where a rule is broken. */
+/* Takes one value into `into`, whose type the taker knows. False with the document's error filled if the value breaks a rule. */
 typedef bool (*nj_taker)(nj_document *it, void *into);
 
 typedef struct {
@@ -23,11 +23,11 @@ typedef struct {
     nj_taker take;
 } nj_field;
 
-/* Takes a whole document, which must outlive the texts that are read from it. The caller closes the document, whether or not this succeeds. */
+/* Validates and takes a whole document, which must outlive the texts that are read from it. The caller closes it in either case. */
 bool nj_document_take(nj_document *it, nj_span raw, nj_taker take, void *into, nj_error *error);
 void nj_document_close(nj_document *it);
 
-/* Takes an object of exactly these fields, which are sorted by name and at most 32. */
+/* Takes an object with exactly these fields. `fields` is sorted by name and has at most 32. */
 bool nj_take_object(nj_document *it, const nj_field *fields, size_t count, void *into);
 
 /* Takes an array of at most `most` items. */
@@ -35,14 +35,14 @@ bool nj_take_array(nj_document *it, size_t most, nj_taker take, void *into);
 
 /* An integer of any length. */
 typedef struct {
-    nj_span spelled;
-    uint64_t magnitude; /* the greatest there is if it does not fit */
-    bool negative, fits;
+    nj_span spelled;     /* its text */
+    uint64_t magnitude;  /* absolute value; UINT64_MAX if it does not fit */
+    bool negative, fits; /* `fits`: the absolute value fits in 64 bits */
 } nj_integer;
 
 bool nj_take_integer(nj_document *it, nj_integer *number);
 
-/* Spells an integer for an error, which shows its first digits. */
+/* Returns the first 40 characters of an integer, for an error. */
 nj_text nj_integer_text(const nj_integer *number);
 
 /* Takes an integer from `least` to `most`. */
@@ -50,22 +50,23 @@ bool nj_take_count(nj_document *it, uint64_t least, uint64_t most, uint64_t *num
 
 bool nj_take_flag(nj_document *it, bool *flag);
 
-/* Takes null; false, and nothing taken, if another value follows. */
+/* Takes null. Returns false and takes nothing if the next value is another. */
 bool nj_take_null(nj_document *it);
 
-/* Takes any value, as it is spelled. */
+/* Takes any value and returns its JSON text. */
 nj_span nj_take_raw(nj_document *it);
 
-/* The first key of an object that follows, as it is spelled; none if it is empty. */
+/* Returns the first key of the object that comes next, escapes included; empty if the object has no keys. */
 nj_span nj_peek_key(const nj_document *it);
 
-/* Whether an object of one key follows. */
+/* True if the next value is an object with one key. */
 bool nj_has_one_key(const nj_document *it);
 
 /* Takes a string of at most `most` characters. */
 bool nj_take_text_of(nj_document *it, size_t most, nj_span *text);
 
-/* Each takes a string, as UTF-8: a text of at most 8,192 characters, one that is safe to show, a name, 64 hex digits. */
+/* Each takes a string as UTF-8: a text of at most 8,192 characters, a printable text (`nj_is_printable`), a name (`nj_is_name`), 64 hex
+ * digits. */
 bool nj_take_text(nj_document *it, nj_span *text);
 bool nj_take_line(nj_document *it, nj_span *line);
 bool nj_take_name(nj_document *it, nj_span *name);

@@ -15,21 +15,21 @@ static size_t place_of(const nj_scan *it)
     return (size_t)(it->at - it->start);
 }
 
-/* Refuses what stands here: it cannot go on like that. */
+/* Fills the error of a syntax error at the current byte. Returns false. */
 static bool refuse(const nj_scan *it)
 {
     nj_text got = it->at == it->end ? nj_format("its end") : nj_quote((nj_span){it->at, 1});
     return nj_break(it->error, "json", nj_format("%s at byte %zu", got.text, place_of(it)).text, "expected ASCII JSON without floats");
 }
 
-/* Refuses JSON that has another spelling. */
+/* Fills the error of JSON that is valid but not canonical; `what` names the fault. Returns false. */
 static bool refuse_spelling(const nj_scan *it, const char *what)
 {
     return nj_break(it->error, "json-canonical", nj_format("%.120s at byte %zu", what, place_of(it)).text,
                     "expected canonical JSON (sorted unique keys, no spaces)");
 }
 
-/* Refuses another character than the one that must stand here. */
+/* Fills the error of an unexpected character; whitespace is only not canonical. Returns false. */
 static bool refuse_character(const nj_scan *it)
 {
     bool is_space = it->at < it->end && (*it->at == ' ' || *it->at == '\t' || *it->at == '\n' || *it->at == '\r');
@@ -98,7 +98,7 @@ static bool check_escape(nj_scan *it)
     return c == 'u' ? check_unicode(it) : c != '/' || refuse_spelling(it, "an escape that needs none");
 }
 
-/* Goes past characters that stand for themselves. */
+/* Skips characters that need no escape. */
 static void pass_plain(nj_scan *it)
 {
     const unsigned char *at = it->at, *end = it->end;
@@ -159,7 +159,7 @@ static bool check_word(nj_scan *it, const char *word)
 
 static bool check_value(nj_scan *it, int depth);
 
-/* Puts a key, as it is spelled, before the place of an error. */
+/* Prepends a key, escapes included, to an error's place. Returns false. */
 static bool within(const nj_scan *it, nj_span key)
 {
     nj_note_step(it->error, ".%.*s", (int)(key.size < 60 ? key.size : 60), (const char *)key.at);
@@ -195,7 +195,8 @@ static bool check_object(nj_scan *it, int depth)
     return need(it, '}');
 }
 
-/* Goes past a number that is surely right, in an array: most values of large documents are. */
+/* Skips a short positive integer in an array; false if the next value is anything else. A fast path, because most values of large
+ * documents are such integers. */
 static bool pass_number(nj_scan *it)
 {
     const unsigned char *at = it->at, *end = it->end - at > DIGITS_QUICK ? at + DIGITS_QUICK : it->end;
@@ -259,11 +260,11 @@ static bool check_value(nj_scan *it, int depth)
     }
 }
 
-/* Checks that bytes are no more, and hold no more commas, than JSON may. */
+/* Checks the limits on the number of bytes and commas. */
 static bool check_size(nj_span raw, nj_error *error)
 {
     size_t commas = 0;
-    /* most are too short to have more commas than they may */
+    /* most documents have fewer bytes than the limit on commas, so their commas need no count */
     if (raw.size <= NJ_JSON_COMMAS_MAX) {
         return true;
     }

@@ -2,8 +2,8 @@
 
 #include "json/limits.h"
 
-/* Unicode's categories Cc, Cf, Co, Cs, Zl, Zp and Zs but for the space, as of Unicode 15. A format cannot change with the Unicode
- * of whoever reads it: these are all. */
+/* The code points of Unicode 15 in the categories Cc, Cf, Co, Cs, Zl, Zp and Zs, except the space. The list is fixed, because the bundle
+ * format must not depend on the reader's version of Unicode. */
 static const struct {
     uint32_t first, last;
 } unprintable[] = {
@@ -31,7 +31,7 @@ static bool is_printable(uint32_t point)
     return true;
 }
 
-/* Takes the next code point of valid UTF-8. Invalid bytes give some code point, and this reads no further than the end. */
+/* Takes the next code point of UTF-8. Invalid bytes give an arbitrary code point, but no read past the end. */
 static uint32_t next_of_utf8(nj_span *rest)
 {
     unsigned char lead = rest->at[0];

@@ -1,4 +1,4 @@
-/* Texts of canonical JSON, as they are spelled: between the quotes, escapes and all. */
+/* Texts of canonical JSON as they stand between the quotes, escapes included. */
 #ifndef NOJIT_JSON_TEXT_H
 #define NOJIT_JSON_TEXT_H
 
@@ -7,19 +7,19 @@
 
 #include <stdint.h>
 
-/* Takes the next code point of a checked text, which is not empty. */
+/* Takes the next code point of a validated text that is not empty. */
 uint32_t nj_text_next(nj_span *rest);
 
-/* Whether a checked text comes before another, by code point. */
+/* True if `before` sorts before `text` by code point; both are validated. */
 bool nj_text_ascends(nj_span before, nj_span text);
 
-/* Writes a checked text in UTF-8, which is never longer than it was. Returns the bytes written. */
+/* Decodes a validated text to UTF-8, which is never longer than the text. Returns the number of bytes written. */
 size_t nj_text_decode(nj_span text, unsigned char *to);
 
-/* Whether UTF-8 is safe to show: no control or format character, private character, line end or space but the usual one. */
+/* True if UTF-8 is safe to print: it has no control, format or private-use characters, no line ends, and no spaces other than ' '. */
 NJ_FOR_BINDING bool nj_is_printable(nj_span utf8);
 
-/* Whether UTF-8 is a name: letters, digits and ._- after a letter or _, never a path. */
+/* True if UTF-8 is a name: it starts with a letter or _, continues with letters, digits and any of ._-, and has at most 200 characters. */
 NJ_FOR_BINDING bool nj_is_name(nj_span utf8);
 
 #endif
