@@ -40,7 +40,7 @@ bool nj_descriptor_check_options(const nj_descriptor *it, int argument, nj_error
            nj_refuse_argument(error, argument, dtype, "expected a descriptor with round_f32_to_tf32 to be of fp32");
 }
 
-/* Copies what a copy takes, once it is checked. */
+/* Reads the box and the steps of a descriptor and checks them. */
 static bool take_box(const nj_tensor_descriptor *from, int argument, nj_descriptor *it, nj_error *error)
 {
     int64_t box[NJ_DESCRIPTOR_RANK_MAX], steps[NJ_DESCRIPTOR_RANK_MAX];

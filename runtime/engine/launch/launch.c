@@ -15,7 +15,7 @@ bool nj_launch_scratch(const nj_scratch *scratch, const nj_launch_state *launch,
 
 static nj_outcome enqueue(const nj_runnable *runnable, nj_launch_state *launch)
 {
-    /* a CUkernel stands for the function of whichever context is current, and outlives a reset of it */
+    /* cuLaunchKernel accepts a CUkernel and uses its function in the current context; the handle survives a device reset */
     CUfunction function = (CUfunction)runnable->function->handle;
     const unsigned int *grid = launch->grid;
     if (runnable->attribute_count == 0) {
@@ -63,9 +63,9 @@ static nj_outcome prepare_and_enqueue(void *facts)
     return outcome;
 }
 
-/* Another library may have reset the device and retained its context again before we met the loss: what the driver then
- * refuses is a launch beyond limits that nobody has raised. This retries once with raised limits if the driver's code says so; a
- * context that is lost at this very moment is told as such. */
+/* Raises the limits and launches once more, if the error code may mean that they are not raised. This happens when another library resets
+ * the device and retains its context again before nojit's next call: no call then fails for the lost context, but the new context lacks
+ * the raised limits. If the device is reset during the retry, the error says that the context is lost. */
 static __attribute__((noinline, cold)) nj_outcome enqueue_anew(enqueuing *facts, nj_outcome failed)
 {
     bool beyond = failed.code == CUDA_ERROR_INVALID_VALUE || failed.code == CUDA_ERROR_INVALID_CLUSTER_SIZE;

@@ -11,10 +11,10 @@
 
 #include <stdlib.h>
 
-/* A walk over the leaves of a plan's values: the first one counts them, the second one writes them. */
+/* The state of a walk over the leaves of a row's signature. A first walk counts them, a second one writes them. */
 typedef struct {
     const nj_hint_set *hints;
-    nj_leaf_values *made; /* NULL while they are counted */
+    nj_leaf_values *made; /* where the second walk writes; NULL in the first */
     size_t count, chars, hinted;
     char *text;
 } leaf_walk;
@@ -49,7 +49,7 @@ static bool take_leaf(void *context, const nj_leaf *leaf)
     return it->count < UINT16_MAX;
 }
 
-/* Says which value fills a slot. */
+/* Finds the value that fills a slot. */
 static nj_filling filling_of(const nj_leaf_values *it, const nj_slot *slot)
 {
     nj_filling filling = {.value = slot->source, .is_part = slot->part != NJ_PART_VALUE};
@@ -61,7 +61,7 @@ static nj_filling filling_of(const nj_leaf_values *it, const nj_slot *slot)
     return filling;
 }
 
-/* Reads the constants that are compiled in: the grid may ask for them. */
+/* Reads the compiled-in constants, because expressions of the grid may use them. */
 static bool read_constants(nj_leaf_values *it, nj_ids *ids, nj_error *error)
 {
     for (size_t i = 0; i < it->count; i++) {
@@ -115,7 +115,7 @@ void nj_leaf_values_clear(nj_leaf_values *it)
     free(it->fillings);
 }
 
-/* Reads the bytes of a value; the bits above them are 0. */
+/* Reads a value of up to 8 bytes, zero-extended. */
 static uint64_t read_bits(const nj_leaf_value *known, const void *value)
 {
     uint64_t bits = 0;
@@ -123,7 +123,7 @@ static uint64_t read_bits(const nj_leaf_value *known, const void *value)
     return bits;
 }
 
-/* Makes of a value what expressions see. */
+/* Converts a value in memory to a value for expressions. */
 static nj_value value_of(const nj_leaf_value *known, const void *from)
 {
     uint64_t bits = known->bytes == 0 ? 0 : read_bits(known, from);
@@ -186,7 +186,7 @@ static bool refuse_hint(const nj_leaf_values *it, size_t number, const void *val
     return nj_at(error, nj_format("argument %s", it->names[number]).text);
 }
 
-/* Returns the bits of a value that break its hint; 0 if it holds. */
+/* Returns the bits of a value that violate its hint; 0 if the hint holds. */
 static inline uint64_t wrong_bits(const nj_leaf_values *it, size_t number, const void *const *values)
 {
     const nj_leaf_value *known = &it->all[number];
@@ -207,7 +207,7 @@ bool nj_leaf_values_check(const nj_leaf_values *it, const void *const *values, n
     return true;
 }
 
-/* The descriptors among values, as the engine has them. */
+/* The descriptors read so far in one launch, and the indices of their values. */
 typedef struct {
     nj_descriptor made[NJ_DESCRIPTORS_MAX];
     int16_t values[NJ_DESCRIPTORS_MAX];

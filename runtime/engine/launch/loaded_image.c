@@ -7,17 +7,17 @@
 
 enum { BUCKETS = 1024, ANY_DEVICE = -1 };
 
-/* An image that the driver holds. */
+/* An image that is loaded into the driver. */
 typedef struct loaded_image {
-    struct loaded_image *next; /* of its bucket */
+    struct loaded_image *next; /* the next image in its bucket */
     unsigned char group_sha256[NJ_SHA256_BYTES];
-    uint64_t start; /* in its group */
-    int device; /* that holds it; ANY_DEVICE where the driver puts it on all */
+    uint64_t start; /* offset in its decompressed group */
+    int device;     /* ordinal of the device that holds it; ANY_DEVICE if the driver loads it on all */
     CUlibrary handle;
-    nj_function *functions; /* as they were asked for; each keeps what was raised for it */
+    nj_function *functions; /* list of the kernels requested so far, with their raised limits */
 } loaded_image;
 
-/* guards everything below; held while the driver loads an image, so that each is loaded once */
+/* Guards all variables below. It is held while the driver loads an image, so that each image is loaded once. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static loaded_image *buckets[BUCKETS];
 
@@ -55,7 +55,7 @@ static nj_outcome load_there(void *facts)
     bool pushed = false;
     nj_outcome outcome = nj_vendor_found->per_device ? nj_context_enter(it->device, &pushed) : NJ_SUCCESS;
     if (outcome.call == NULL) {
-        /* no options: nothing may be compiled behind the user's back */
+        /* no JIT options, since the driver must not compile anything */
         outcome = NJ_TRY(cuLibraryLoadData, &it->handle, it->image->bytes.content.at, NULL, NULL, 0, NULL, NULL, 0);
         nj_context_leave(pushed);
     }
@@ -65,7 +65,7 @@ static nj_outcome load_there(void *facts)
 static loaded_image *load_locked(const nj_image *image, const nj_device *device, nj_error *error)
 {
     loading facts = {.image = image, .device = device};
-    /* before the driver loads: without memory nobody would know of the image */
+    /* allocates before the driver loads the image, because an image without an entry would be lost */
     loaded_image *made = calloc(1, sizeof *made);
     if (made == NULL) {
         nj_no_memory(error);
@@ -101,7 +101,7 @@ static loaded_image *find_locked(const nj_image *image, const nj_device *device,
     return made;
 }
 
-/* A comparison of a kernel's params: the driver's with those of the image. */
+/* The state of comparing the driver's params of a kernel with those in the image. */
 typedef struct {
     CUkernel handle;
     const nj_device *device;
@@ -141,7 +141,7 @@ static nj_outcome compare_there(void *facts)
     for (size_t i = 0; it->agrees && outcome.call == NULL; i++) {
         size_t offset, size;
         outcome = NJ_TRY(cuKernelGetParamInfo, it->handle, i, &offset, &size);
-        if (outcome.code == CUDA_ERROR_INVALID_VALUE) { /* the driver knows no more */
+        if (outcome.code == CUDA_ERROR_INVALID_VALUE) { /* the kernel has no param i */
             it->agrees = compare_count(it, i);
             outcome = NJ_SUCCESS;
             break;
@@ -152,7 +152,8 @@ static nj_outcome compare_there(void *facts)
     return outcome;
 }
 
-/* Whether the driver finds the params that the image has; drivers before CUDA 12.4 and HIP do not tell. */
+/* Checks that the driver reports the params that the image declares. Skipped for drivers before CUDA 12.4 and for HIP, which lack the
+ * query. */
 static bool check_params(CUkernel handle, nj_device *device, const nj_image_kernel *kernel, nj_error *error)
 {
     comparing it = {.handle = handle, .device = device, .kernel = kernel, .error = error};
@@ -236,7 +237,7 @@ static nj_outcome place_there(void *facts)
     CUfunction function;
     nj_outcome outcome = nj_context_enter(it->device, &pushed);
     if (outcome.call == NULL) {
-        /* the driver puts an image on a device when this is first asked */
+        /* with lazy loading, the driver loads the image on the current device at the first cuKernelGetFunction */
         outcome = NJ_TRY(cuKernelGetFunction, &function, it->function->handle);
         nj_context_leave(pushed);
     }

@@ -13,7 +13,8 @@ static bool pack_number(const nj_slot *slot, const nj_value *value, uint64_t *ce
            nj_refuse_argument(error, slot->source, nj_format("%g", number).text, "expected a number that fits %s", nj_dtype_name(slot->dtype));
 }
 
-/* Selection has matched the call with the variant's types, and loading those with its layout. */
+/* Fills the error of an argument that does not fit its slot. This is a second line of defence: selection has already matched the call's
+ * types with the variant, and loading has matched the types with the slots. Returns false. */
 static bool refuse_shape(const nj_slot *slot, nj_error *error, const char *what)
 {
     return nj_refuse_argument(error, slot->source, "another", "expected %s", what);
@@ -95,7 +96,7 @@ bool nj_launch_pack(const nj_runnable *runnable, const nj_arguments *arguments, 
         bool packed = true;
         switch (slot->packing) {
         case NJ_PACK_BITS:
-            /* little-endian: the low bytes of a value are the value in fewer bytes; its range has chosen the variant */
+            /* the host is little-endian, so a narrower param reads the value's low bytes; selection has checked that it fits */
             launch->params[i] = (void *)&arguments->values[slot->source].bits;
             break;
         case NJ_PACK_FLOAT:

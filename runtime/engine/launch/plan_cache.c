@@ -11,7 +11,7 @@ typedef struct {
     uint64_t words[];
 } cache_entry;
 
-/* The entries, and the smaller array that they were in before. */
+/* A hash table, and the smaller tables that it replaced, which readers may still use. */
 struct nj_plan_cache_places {
     struct nj_plan_cache_places *previous;
     size_t capacity; /* a power of two */
@@ -82,7 +82,7 @@ static void place(nj_plan_cache_places *places, cache_entry *entry)
     atomic_store_explicit(&places->entries[at & (places->capacity - 1)], entry, memory_order_release);
 }
 
-/* Makes room for one more; false without memory. */
+/* Makes room for one more entry; false if memory runs out. */
 static bool grow(nj_plan_cache *cache)
 {
     nj_plan_cache_places *old = atomic_load_explicit(&cache->places, memory_order_relaxed);

@@ -1,5 +1,5 @@
-/* Plans by key: open addressing, at most half full. An entry never changes once it is in, and what a look-up may still read is freed
- * with the cache: readers need no lock. Writers need one, which is the caller's. */
+/* A cache of plans by key: a hash table with open addressing, at most half full. Readers need no lock, because entries never change and
+ * tables that were replaced are freed only with the cache. Callers lock around writes. */
 #ifndef NOJIT_LAUNCH_PLAN_CACHE_H
 #define NOJIT_LAUNCH_PLAN_CACHE_H
 
@@ -8,27 +8,27 @@
 
 #include <stdatomic.h>
 
-/* Keys of one kernel and device that are remembered; a tuning key that is not rounded can have any number of values. */
+/* The largest number of cached keys of a kernel on a device; a tuning key that is not rounded could otherwise fill the memory. */
 #define NJ_CACHED_PLANS_MAX 65536
 
 typedef struct nj_plan_cache_places nj_plan_cache_places;
 
 typedef struct {
-    _Atomic(nj_plan_cache_places *) places; /* NULL until the first plan, and once cleared */
-    size_t used;
+    _Atomic(nj_plan_cache_places *) places; /* NULL before the first plan and after a clear */
+    size_t used;                            /* number of entries */
 } nj_plan_cache;
 
-/* The plan of a key; NULL if there is none. */
+/* Returns the plan of a key; NULL if the key is not cached. */
 NJ_FOR_BINDING void *nj_plan_cache_find(nj_plan_cache *cache, const nj_key *key);
 
-/* Adds a plan under a key; false without memory. A plan that is there already stays, and a full cache takes no other: `taken` says
- * whether this one was. */
+/* Adds a plan under a key; false if memory runs out. Sets `taken` to true if the plan was added; a key that is already cached and a full
+ * cache stay as they are. */
 NJ_FOR_BINDING bool nj_plan_cache_publish(nj_plan_cache *cache, const nj_key *key, void *plan, bool *taken);
 
-/* Drops all entries; `drop`, which may be NULL, gets each plan, and finds the cache empty. */
+/* Drops all entries and calls `drop`, unless it is NULL, with each plan. The cache is already empty then. */
 NJ_FOR_BINDING void nj_plan_cache_clear(nj_plan_cache *cache, void (*drop)(void *plan));
 
-/* Calls `visit` with each plan until that returns another number than 0; returns its last result. */
+/* Calls `visit` with each plan until it returns a number other than 0. Returns its last result, or 0. */
 NJ_FOR_BINDING int nj_plan_cache_visit(nj_plan_cache *cache, int (*visit)(void *plan, void *context), void *context);
 
 #endif

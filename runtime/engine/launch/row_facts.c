@@ -11,13 +11,13 @@
 
 enum { POINTER_BYTES = 8, TENSOR_MAP_BYTES = 128 };
 
-/* A row while it is read. */
+/* The state of reading a row. */
 typedef struct {
     const nj_row_home *home;
     size_t row;
     nj_row_facts *facts;
     const nj_hint_set *hints;
-    uint32_t slot, map; /* the next of the launch's */
+    uint32_t slot, map; /* indices of the next slot and tensor map of `facts->launch` */
     nj_error *error;
 } row_reading;
 
@@ -30,7 +30,7 @@ static bool take_settings(const nj_setting *settings, uint32_t count, nj_take_co
     return more;
 }
 
-/* Takes the values of the axes that spell types, or of those that do not. */
+/* Passes the values of axes to `take`: those of type axes if `types` is true, else those of the others. */
 static bool take_axes(const nj_table *table, const nj_case *of, bool types, nj_take_constexpr take, void *context)
 {
     bool more = true;
@@ -72,7 +72,7 @@ bool nj_row_constexprs(const nj_table *table, size_t row, nj_take_constexpr take
 
 /* -- the grid -- */
 
-/* The names that the expressions of a grid find. */
+/* The scope in which the expressions of a grid look up names. */
 typedef struct {
     const nj_row_home *home;
     size_t row;
@@ -90,7 +90,7 @@ static bool keep_if_wanted(void *context, nj_span name, const nj_constant *value
     return true;
 }
 
-/* The constant of a name in the grid of a row; NULL for an argument or an unknown name. */
+/* Returns the constant that a name has in the grid of a row; NULL for an argument or an unknown name. */
 static const nj_constant *find_constant(grid_names *it, nj_span name)
 {
     const nj_table *table = it->home->table;
@@ -193,7 +193,7 @@ static bool add_map(row_reading *it, const nj_slot_facts *slot)
     return true;
 }
 
-/* Takes a slot of a descriptor, whose part stands behind its path: `.map`, `.shape.1`. */
+/* Adds a slot for a part of a descriptor. `part` is the suffix of the slot's source, such as `.map` or `.shape.1`. */
 static bool add_part(row_reading *it, nj_slot_facts slot, nj_span part, nj_span type)
 {
     static const struct {
@@ -232,7 +232,7 @@ static bool take_descriptor(row_reading *it, const nj_slot_facts *slot, nj_span 
     return taken;
 }
 
-/* Takes the slots of a leaf, which come next and were checked. */
+/* Adds the slots of a leaf. They are validated and come next in the launch. */
 static bool take_leaf(void *context, const nj_leaf *leaf)
 {
     row_reading *it = context;
@@ -252,7 +252,7 @@ static bool read_slots(row_reading *it)
            add_slot(it, (nj_slot_facts){.source = NJ_SOURCE_PROFILE_SCRATCH, .leaf = -1}, pointer);
 }
 
-/* Takes what the launch says as it is. */
+/* Copies the facts of the launch that need no conversion. */
 static void take_launch(nj_row_facts *it, const nj_row_home *home)
 {
     const nj_launch_facts *launch = &it->launch;

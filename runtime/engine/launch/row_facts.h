@@ -1,4 +1,4 @@
-/* A row of a variant table as a runnable takes it: what its image must be, what fills its parameters, the programs of its grid. */
+/* Reads a row of a variant table for a runnable: the expected image, the sources of the kernel's params, the programs of the grid. */
 #ifndef NOJIT_LAUNCH_ROW_FACTS_H
 #define NOJIT_LAUNCH_ROW_FACTS_H
 
@@ -7,15 +7,15 @@
 #include "select/constant_ids.h"
 #include "table/launch_facts.h"
 
-/* The table of a row, and how its kernel is called. */
+/* The context of a row: its table and its kernel's facts. */
 typedef struct {
     const nj_table *table;
-    nj_ids *ids;           /* gets every value that a program of the grid can hold */
-    int arch;              /* what ``arch`` stands for in expressions: 90 */
-    size_t argument_count; /* params and options together */
+    nj_ids *ids;           /* ids of constants; reading a row adds those that the grid's programs use */
+    int arch;              /* the value of ``arch`` in expressions, such as 90 */
+    size_t argument_count; /* number of params and options */
 } nj_row_home;
 
-/* A row, read for a launch. The entry lacks the image's arch, the facts lack the function and the device. */
+/* The facts of a row. `entry` does not have the image's arch, and `facts` have neither function nor device; the caller sets them. */
 typedef struct {
     nj_launch_facts launch;
     nj_expected_image entry;
@@ -24,18 +24,17 @@ typedef struct {
     nj_map_facts maps[NJ_DESCRIPTORS_MAX];
 } nj_row_facts;
 
-/* Reads a row, and checks the params that it packs. False with `error` filled. The caller closes the facts, whether or not this
- * succeeds. */
+/* Reads a row and checks its packed params. False with `error` filled. The caller closes the facts in either case. */
 NJ_FOR_BINDING bool nj_row_facts_read(const nj_row_home *home, size_t row, nj_row_facts *facts, nj_error *error);
 NJ_FOR_BINDING void nj_row_facts_close(nj_row_facts *facts);
 
-/* Returns how many bytes a parameter of a type takes, 0 if no single parameter has such a type. `dtype` says how they are made. */
+/* Returns the bytes of a kernel param of a type; 0 if no single param has this type. Sets `dtype` to the dtype of its bytes. */
 NJ_FOR_BINDING uint32_t nj_param_bytes(nj_span type, uint8_t *dtype);
 
-/* Takes a constexpr or an option and its value; false stops the walk. */
+/* A visitor of constexprs and options; it returns false to stop the walk. */
 typedef bool (*nj_take_constexpr)(void *context, nj_span name, const nj_constant *value);
 
-/* Goes through what each constexpr and option is for a row: a name may come twice, and the last has the last word. */
+/* Calls `take` with each constexpr and option of a row. If a name comes more than once, its last value holds. */
 NJ_FOR_BINDING bool nj_row_constexprs(const nj_table *table, size_t row, nj_take_constexpr take, void *context);
 
 #endif

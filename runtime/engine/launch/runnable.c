@@ -18,7 +18,7 @@ static bool check_numbers(const nj_runnable_facts *facts, nj_error *error)
     return good || nj_differ(error, "", "expected the launch facts of a variant");
 }
 
-/* Tensor maps are the hardware's; no build makes them for a device without. */
+/* Refuses tensor maps on a driver without them, such as HIP; no build makes a bundle with such a row. */
 static bool check_maps(const nj_runnable_facts *facts, nj_error *error)
 {
     return facts->map_count == 0 || nj_calls.cuTensorMapEncodeTiled != NULL ||

@@ -1,5 +1,5 @@
-/* A variant on a device, with all that a launch needs worked out: what the plans of nojit.h and of the binding hold. Immutable, but
- * for the tensor maps that it keeps. */
+/* A runnable: a variant on a device with everything that its launches need precomputed. The plans of nojit.h and of the binding hold one.
+ * It is immutable, except its cache of tensor maps. */
 #ifndef NOJIT_LAUNCH_RUNNABLE_H
 #define NOJIT_LAUNCH_RUNNABLE_H
 
@@ -12,10 +12,10 @@ enum {
     NJ_SOURCE_PROFILE_SCRATCH = -2,
 };
 
-/* The part of its source that a parameter has. */
+/* The part of its source that a kernel param takes. */
 typedef enum {
     NJ_PART_VALUE = 0,
-    NJ_PART_MAP = 1, /* from here on, of a descriptor */
+    NJ_PART_MAP = 1, /* this and the following are parts of a descriptor */
     NJ_PART_BASE = 2,
     NJ_PART_SHAPE = 3,
     NJ_PART_STRIDE = 4,
@@ -23,31 +23,31 @@ typedef enum {
     NJ_PART_ROUNDS_TF32 = 6,
 } nj_part;
 
-/* One parameter of the compiled kernel. */
+/* The source of one param of the compiled kernel. */
 typedef struct {
-    int16_t source; /* an argument of the call, or one of the above */
-    int16_t leaf;   /* which of the argument's entries in `leaves`; -1: the argument itself */
-    uint8_t part;
-    uint8_t index;  /* which of the maps, or which dimension */
-    uint8_t dtype;  /* how its bytes are made; pointers and maps count as NJ_DTYPE_U64 */
+    int16_t source; /* number of an argument of the call, or NJ_SOURCE_GLOBAL_SCRATCH or NJ_SOURCE_PROFILE_SCRATCH */
+    int16_t leaf;   /* index of an entry of the argument's tuple; -1: the argument itself */
+    uint8_t part;   /* an nj_part */
+    uint8_t index;  /* index of the tensor map or of the dimension */
+    uint8_t dtype;  /* dtype of its bytes; NJ_DTYPE_U64 for pointers and tensor maps */
 } nj_slot_facts;
 
 typedef struct {
-    uint64_t bytes; /* of one CTA; 0 if the kernel needs none */
+    uint64_t bytes; /* bytes of one CTA; 0 if the kernel needs none */
     uint64_t align;
 } nj_scratch;
 
-/* The facts from which a runnable is made; it keeps only the function. */
+/* The facts from which a runnable is made. The runnable copies them and keeps a pointer only to the function. */
 typedef struct {
     nj_function *function;
-    int device;            /* its ordinal */
-    size_t argument_count; /* of the signature that sources and programs refer to */
+    int device;            /* ordinal of the device */
+    size_t argument_count; /* number of arguments to which sources and programs refer */
     size_t slot_count;
     const nj_slot_facts *slots;
     size_t map_count;
     const nj_map_facts *maps;
-    int grid_count;      /* dimensions that the bundle gives; 0 if every call brings its own grid */
-    nj_program grid[3];  /* valid ones */
+    int grid_count;      /* dimensions of the bundle's grid; 0 if every call passes a grid */
+    nj_program grid[3];  /* validated programs */
     unsigned int block_threads;
     unsigned int num_ctas;
     unsigned int shared_bytes;
@@ -69,7 +69,7 @@ typedef struct {
     unsigned int block_threads;
     unsigned int num_ctas;
     unsigned int shared_bytes;
-    bool limited; /* whether a launch needs limits raised */
+    bool limited; /* true if a launch needs raised limits */
     nj_scratch global_scratch;
     nj_scratch profile_scratch;
     size_t slot_count;
@@ -82,8 +82,8 @@ typedef struct {
     CUlaunchAttribute attributes[NJ_ATTRIBUTES_MAX];
 } nj_runnable;
 
-/* Makes one and raises the limits that its launches need; false with `error` filled: NJ_ERROR_INTEGRITY for facts that no
- * build gives. `nj_runnable_clear` is due in either case. */
+/* Makes a runnable and raises the limits that its launches need. False with `error` filled; NJ_ERROR_INTEGRITY for facts that no build
+ * writes. The caller calls `nj_runnable_clear` in either case. */
 NJ_FOR_BINDING bool nj_runnable_init(nj_runnable *runnable, const nj_runnable_facts *facts, nj_error *error);
 NJ_FOR_BINDING void nj_runnable_clear(nj_runnable *runnable);
 

@@ -1,25 +1,25 @@
 #include "launch/tensormap.h"
 
-/* what the copy engine can address (cuda.h, cuTensorMapEncodeTiled) */
+/* limits of tensor maps (cuda.h, cuTensorMapEncodeTiled) */
 #define ADDRESS_ALIGN 16
 #define DIMENSION_MAX (INT64_C(1) << 32)
 #define STRIDE_BYTES_MAX (INT64_C(1) << 40)
 #define BOX_MAX 256
 
-/* Up to CUDA 13.1 the driver sets this bit of a map's second word for tensors that are too small for it. */
+/* Drivers up to CUDA 13.1 set this bit of a map's second word even for tensors that are too small for it. */
 #define FIXED_SINCE 13020
 #define SMALL_TENSOR_BYTES (128 * 1024)
 #define SMALL_TENSOR_BIT (UINT64_C(1) << 21)
 
-/* The numbers that the driver takes: innermost first, strides in bytes. */
+/* The numbers that cuTensorMapEncodeTiled takes: innermost dimension first, strides in bytes. */
 typedef struct {
     uint64_t dimensions[NJ_DESCRIPTOR_RANK_MAX];
     uint64_t stride_bytes[NJ_DESCRIPTOR_RANK_MAX];
-    uint32_t box[NJ_DESCRIPTOR_RANK_MAX]; /* steps included */
+    uint32_t box[NJ_DESCRIPTOR_RANK_MAX]; /* span of the box: elements copied times their step */
     uint32_t steps[NJ_DESCRIPTOR_RANK_MAX];
 } encoding;
 
-/* A tensor map while it is encoded. */
+/* The state of encoding a tensor map. */
 typedef struct {
     const nj_map_facts *map;
     nj_device *device;
@@ -59,7 +59,7 @@ static bool reverse(encoder *it)
     return true;
 }
 
-/* Reads the box of one copy: the kernel's block, or another box with as many elements. */
+/* Sets the box of one copy: the kernel's block, or the descriptor's own box with as many elements. */
 static bool reverse_box(encoder *it)
 {
     const nj_map_facts *map = it->map;
@@ -96,7 +96,7 @@ static bool check(const encoder *it)
         return nj_refuse_argument(it->error, it->argument, nj_format("%p", (void *)(uintptr_t)descriptor->base.bits).text,
                                   "expected a descriptor's base aligned to 16 bytes");
     }
-    /* maps of bytes stand for elements of 8 and of 4 bits */
+    /* a map of bytes may hold fp8 or fp4, which the driver cannot fill with NaN */
     bool of_floats = map->element_type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16 &&
                      map->element_type <= CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ;
     return !descriptor->pads_nan || of_floats ||
@@ -104,7 +104,7 @@ static bool check(const encoder *it)
                               "expected a descriptor with padding 'nan' to be of floats of 16 bits or more");
 }
 
-/* Bytes from the first element to the last, in the driver's order. */
+/* Returns the bytes from the first element to the last. */
 static uint64_t extent(const encoder *it)
 {
     uint64_t bytes = (it->numbers.dimensions[0] - 1) * it->map->element_bytes;
@@ -118,7 +118,7 @@ static uint64_t extent(const encoder *it)
     return bytes;
 }
 
-/* Encodes in the device's context. */
+/* Encodes the tensor map in the device's context. */
 static nj_outcome encode_there(void *facts)
 {
     const encoder *it = facts;

@@ -14,7 +14,7 @@ enum {
 
 _Static_assert(sizeof(nj_map_key) == 8 * KEY_WORDS, "keys are compared word by word");
 
-/* 2^64 over the golden ratio, odd */
+/* 2^64 divided by the golden ratio, rounded to an odd number: the multiplier of Fibonacci hashing */
 #define GOLDEN UINT64_C(0x9e3779b97f4a7c15)
 
 typedef struct {
@@ -22,9 +22,9 @@ typedef struct {
 } cached_map;
 
 typedef struct nj_map_table {
-    struct nj_map_table *smaller; /* the table that this one replaced: other threads may still read it */
+    struct nj_map_table *smaller; /* the table that this one replaced; other threads may still read it */
     unsigned int sets;             /* a power of two */
-    cached_map ways[];               /* set by set */
+    cached_map ways[];               /* the ways of the first set, then those of the next */
 } nj_map_table;
 
 static uint64_t load(const _Atomic(uint64_t) *word)
@@ -44,14 +44,14 @@ static uint64_t word_of(const void *from, size_t number)
     return word;
 }
 
-/* The ways of a key's set. */
+/* Returns the ways of a key's set. */
 static cached_map *set_of(nj_map_table *table, const nj_map_key *key)
 {
     uint64_t hash = 0;
     for (int i = 0; i < NJ_DESCRIPTOR_RANK_MAX; i++) {
         hash = (hash + (uint64_t)key->shape[i]) * GOLDEN;
     }
-    /* last, so that addresses in step come to sets in turn */
+    /* hashes the address last, so that equidistant addresses spread evenly over the sets */
     hash = (hash + key->address) * GOLDEN;
     return &table->ways[((hash >> 57) & (table->sets - 1)) * WAYS];
 }
@@ -91,7 +91,7 @@ bool nj_tensormap_cache_find(const nj_tensormap_cache *cache, const nj_map_key *
     return edition % 2 == 0 && atomic_load_explicit(&cache->edition, memory_order_relaxed) == edition;
 }
 
-/* A way of the key's set that is free, or NULL. */
+/* Returns a free way of the key's set, or NULL. */
 static cached_map *free_way(nj_map_table *table, const nj_map_key *key)
 {
     cached_map *ways = table == NULL ? NULL : set_of(table, key);
@@ -110,7 +110,7 @@ static void move(const cached_map *from, nj_map_table *to)
         uint64_t word = load(&from->key[i]);
         memcpy((char *)&key + 8 * i, &word, sizeof word);
     }
-    /* a set's maps go to several sets: there is room */
+    /* the larger table has room, because each of its sets takes maps from only one set of the smaller one */
     cached_map *way = key.used ? free_way(to, &key) : NULL;
     for (size_t i = 0; way != NULL && i < KEY_WORDS; i++) {
         store(&way->key[i], load(&from->key[i]));
@@ -120,7 +120,7 @@ static void move(const cached_map *from, nj_map_table *to)
     }
 }
 
-/* Makes more sets, if there is memory for them; what there is now. */
+/* Replaces the table by a larger one and returns it. If memory runs out, returns the old table. */
 static nj_map_table *grow(nj_tensormap_cache *cache, nj_map_table *table)
 {
     unsigned int sets = table == NULL ? SETS_FIRST : GROWTH * table->sets;
@@ -155,7 +155,7 @@ void nj_tensormap_cache_add(nj_tensormap_cache *cache, const nj_map_key *key, co
 {
     pthread_mutex_lock(&cache->lock);
     nj_map_table *table = atomic_load_explicit(&cache->table, memory_order_relaxed);
-    bool there = way_of(table, key) != NULL; /* another thread was faster */
+    bool there = way_of(table, key) != NULL; /* true if another thread added the map first */
     cached_map *way = there ? NULL : free_way(table, key);
     if (!there && way == NULL && (table == NULL || table->sets < SETS_MAX)) {
         table = grow(cache, table);
