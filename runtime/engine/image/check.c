@@ -14,7 +14,7 @@ static bool check_params(const nj_image_kernel *kernel, const nj_expected_image 
     }
     for (size_t i = 0; i < kernel->param_count; i++) {
         nj_image_param param = kernel->params[i];
-        /* what is aligned is the place in the constant bank */
+        /* params are aligned by their offset in the constant bank, not by their offset from the first param */
         uint32_t size = entry->sizes[i], align = size == 0 ? 1 : size < TENSOR_MAP_ALIGN ? size : TENSOR_MAP_ALIGN;
         uint32_t begin = (end + align - 1) / align * align;
         if (param.size != size || param.offset != begin - kernel->param_base) {
@@ -51,7 +51,7 @@ static bool agrees(const nj_image_kernel *kernel, const nj_expected_image *entry
            nj_differ(error, spell(&kernel->cluster, "none").text, "expected %s to need clusters of %u CTAs", nj_quote(entry->symbol).text, entry->num_ctas);
 }
 
-/* The first kernels of an image that lacks the wanted one, for a message. */
+/* The names of an image's first kernels, for the error that the wanted one is missing. */
 typedef struct {
     nj_text text;
     size_t count;
@@ -108,7 +108,8 @@ static bool check_cubin(nj_span image, const nj_expected_image *entry, nj_image_
     return agrees(&facts->kernel, entry, error);
 }
 
-/* As `agrees`: a hsaco declares the largest block where a cubin declares the only one, and Triton lets a launch have no other. */
+/* Checks a hsaco's kernel as `agrees` does a cubin's. A hsaco declares the largest block, not the required one, but Triton always launches
+ * the largest. */
 static bool agrees_hsaco(const nj_hsaco_kernel *kernel, const nj_expected_image *entry, nj_error *error)
 {
     uint32_t wave = nj_warp_threads((int)entry->arch);

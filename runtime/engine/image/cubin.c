@@ -1,15 +1,15 @@
 #include "image/cubin.h"
 
-#define RECORDS_MAX 262144          /* attributes of all sections; keeps a hostile image from costing seconds */
+#define RECORDS_MAX 262144          /* largest number of attributes in all sections; bounds the time for a hostile image */
 #define SHARED_BYTES_MAX (1u << 30) /* more than any device has */
 #define SYSTEM_SHARED_BYTES 1024
 #define SYSTEM_SHARED_SINCE 90
 
-/* forms of an attribute: no value, 8 bits, 16 bits, a 16-bit length and that many bytes */
+/* Formats of an attribute: no value, an 8-bit value, a 16-bit value, a 16-bit length followed by that many bytes. */
 enum { NVAL = 1, BVAL = 2, HVAL = 3, SVAL = 4 };
 enum {
     MAX_THREADS = 0x05,
-    ACCELERATOR_TARGET = 0x09, /* of .nv.compat */
+    ACCELERATOR_TARGET = 0x09, /* an attribute of .nv.compat */
     PARAM_CBANK = 0x0a,
     REQNTID = 0x10,
     FRAME_SIZE = 0x11,
@@ -19,7 +19,7 @@ enum {
     CTA_PER_CLUSTER = 0x3d,
 };
 
-/* The rest of a section of attributes that is being read. */
+/* The state of reading a section of attributes. */
 typedef struct {
     nj_span rest;
     size_t *quota;
@@ -38,7 +38,7 @@ static bool start(const nj_section *section, nj_cubin *cubin, nj_error *error, n
     return section->type != NJ_SHT_NOBITS || nj_break(error, "cubin-info", "a section without bytes", "expected attributes");
 }
 
-/* Reads the next attribute: 1, 0 at the end, -1 where a rule is broken. */
+/* Reads the next attribute. Returns 1, 0 at the end, or -1 with the error filled if a rule is broken. */
 static int next(nj_reader *reader, nj_record *record)
 {
     nj_span *rest = &reader->rest;
@@ -76,7 +76,7 @@ static bool has_bytes(const nj_reader *reader, const nj_record *record, size_t s
 static void note_usage(nj_cubin *cubin, const nj_record *record)
 {
     uint32_t symbol = nj_u32(record->value.at), value = nj_u32(record->value.at + 4);
-    /* kernels are in the order of the symbol table */
+    /* binary search, since kernels are sorted by symbol number */
     size_t low = 0, high = cubin->kernel_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -91,7 +91,7 @@ static void note_usage(nj_cubin *cubin, const nj_record *record)
     }
 }
 
-/* Reads the registers and the stack of kernels. */
+/* Reads the registers and the stack size of all kernels. */
 static bool read_usage(nj_cubin *cubin, nj_error *error)
 {
     const nj_section *section = nj_elf_find(&cubin->elf, ".nv.info", (nj_span){cubin->elf.image.at, 0});
@@ -113,7 +113,7 @@ static bool read_usage(nj_cubin *cubin, nj_error *error)
     return status == 0;
 }
 
-/* Reads which chip the image is for. */
+/* Reads the arch of the image. */
 static bool read_arch(nj_cubin *cubin, nj_error *error)
 {
     const nj_elf *elf = &cubin->elf;
@@ -122,7 +122,7 @@ static bool read_arch(nj_cubin *cubin, nj_error *error)
     const nj_section *section = nj_elf_find(elf, ".nv.compat", (nj_span){elf->image.at, 0});
     nj_reader reader;
     nj_record record;
-    /* from CUDA 13.0 on the flags do not tell */
+    /* since CUDA 13.0, .nv.compat says whether an image is arch-specific; e_flags do not */
     if (elf->abi < 8 || cubin->arch_specific || section == NULL) {
         return true;
     }
@@ -149,11 +149,11 @@ bool nj_cubin_read(nj_span image, nj_cubin *cubin, nj_error *error)
     return read_usage(cubin, error) && read_arch(cubin, error);
 }
 
-/* A kernel's attributes while they are read. */
+/* The state of reading the attributes of a kernel. */
 typedef struct {
     nj_reader reader;
     nj_span symbol;
-    size_t param_end; /* one more than the greatest ordinal */
+    size_t param_end; /* the greatest ordinal of a param plus one */
     uint32_t bank_bytes;
 } nj_attributes;
 
@@ -215,7 +215,7 @@ static bool read_attribute(nj_attributes *it, const nj_record *record, nj_cubin 
     }
 }
 
-/* Checks that params are complete, follow one another, and fill the bank. */
+/* Checks that every ordinal has a param, that params do not overlap and are in order, and that they fill the constant bank's part. */
 static bool check_params(const nj_attributes *it, const nj_image_kernel *kernel)
 {
     uint32_t end = 0;
@@ -272,7 +272,7 @@ bool nj_cubin_has_debug(const nj_cubin *cubin)
         nj_span name = cubin->elf.sections[i].name;
         bool is_debug = (name.size >= 7 && memcmp(name.at, ".debug_", 7) == 0) ||
                         (name.size >= 9 && memcmp(name.at, ".nv_debug", 9) == 0);
-        /* call frames stay in every image, and hold no path */
+        /* every image has .debug_frame, which holds no paths */
         if (is_debug && !nj_span_is(name, ".debug_frame")) {
             return true;
         }

@@ -6,7 +6,7 @@ enum {
     HEADER_BYTES = 64,
     SEGMENT_BYTES = 56,
     SECTION_BYTES = 64,
-    /* Triton's images have two dozen sections and symbols; this cap and those of the header keep a hostile one from costing seconds */
+    /* Triton's images have about 24 sections and symbols; this limit and those of elf.h bound the time for a hostile image */
     NAME_BYTES_MAX = 16384,
 };
 
@@ -23,7 +23,7 @@ const nj_elf_kind *nj_elf_kind_of(nj_span image)
     return image.size >= HEADER_BYTES && nj_u16(image.at + 18) == EM_AMDGPU ? &nj_elf_hsaco : &nj_elf_cubin;
 }
 
-/* Takes bytes of the image. */
+/* Returns a part of the image in `part`; breaks `rule` if it is out of range. */
 static bool slice(nj_span image, const char *rule, uint64_t offset, uint64_t size, nj_span *part, nj_error *error)
 {
     if (offset > image.size || size > image.size - offset) {
@@ -121,7 +121,7 @@ static bool read_section(const nj_elf *elf, const unsigned char *header, nj_sect
     section->link = nj_u32(header + 40);
     section->info = nj_u32(header + 44);
     section->size = nj_u64(header + 32);
-    /* a driver may compute the address of a section without bytes too */
+    /* checks the offset of SHT_NOBITS sections too, because a driver may compute their address */
     uint64_t size = section->type == NJ_SHT_NOBITS ? 0 : section->size;
     return slice(image, elf->kind->sections, nj_u64(header + 24), size, &section->content, error);
 }
@@ -155,7 +155,7 @@ static bool name_sections(nj_elf *elf, const unsigned char *table, nj_error *err
         }
         bytes += name->size;
     }
-    /* names may share bytes, but together they are no more than the image */
+    /* names may overlap in the string table, so this limits the sum of their lengths, not their place */
     return bytes <= elf->image.size ||
            nj_break(error, elf->kind->names, "more", "expected section names of at most %zu bytes together", elf->image.size);
 }
@@ -232,7 +232,7 @@ int nj_elf_kernels(const nj_elf *elf, nj_symbol kernels[NJ_SECTIONS_MAX], nj_err
         if (!read_kernel(elf, entry, &symbols, &symbol, error)) {
             return -1;
         }
-        /* the name is that of the section, so that two kernels of one name share it */
+        /* a section has the name of its kernel, so two kernels of the same name would share a section */
         if (taken[symbol.section]) {
             nj_note_break(error, "cubin-names", nj_quote(symbol.name).text, "expected each kernel once");
             return -1;

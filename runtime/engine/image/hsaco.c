@@ -17,8 +17,8 @@ enum {
 /* fields of e_flags */
 enum { EF_AMDGPU_MACH = 0xff, EF_AMDGPU_FEATURE_XNACK = 0x300, XNACK_ANY = 0x100, EF_AMDGPU_FEATURE_SRAMECC = 0xc00, SRAMECC_ANY = 0x400 };
 
-/* "Header", table "AMDGPU e_flags": EF_AMDGPU_MACH_AMDGCN_* of the archs that a build knows. An image of one runs on no other; the
- * generic targets (gfx9-4-generic) have numbers of their own, and Triton makes none. */
+/* EF_AMDGPU_MACH_AMDGCN_* of the archs that nojit builds for (LLVM's guide, "Header", table "AMDGPU e_flags"). An image runs only on the
+ * arch that it names. Generic targets (gfx9-4-generic) have other numbers; Triton does not use them. */
 static const struct {
     uint32_t mach, gfx;
 } machines[] = {{0x4c, 942}, {0x4f, 950}, {0x4e, 1201}};
@@ -34,12 +34,12 @@ static bool read_arch(nj_hsaco *hsaco, nj_error *error)
     if (hsaco->gfx == 0) {
         return nj_break(error, "hsaco-arch", nj_format("EF_AMDGPU_MACH %#x", flags & EF_AMDGPU_MACH).text, "expected an image for gfx942, gfx950 or gfx1201");
     }
-    /* others run only on devices that were set up so */
+    /* an image with XNACK or SRAMECC fixed to on or off runs only on devices with that setting */
     return ((xnack == 0 || xnack == XNACK_ANY) && (sramecc == 0 || sramecc == SRAMECC_ANY)) ||
            nj_break(error, "hsaco-arch", nj_format("flags %#x", flags).text, "expected an image for any setting of XNACK and SRAMECC");
 }
 
-/* Finds the metadata among the notes. */
+/* Finds the AMDGPU metadata among the ELF notes. */
 static bool find_metadata(const nj_elf *elf, nj_span *metadata, nj_error *error)
 {
     const nj_section *section = nj_elf_find(elf, ".note", (nj_span){elf->image.at, 0});
@@ -91,7 +91,7 @@ static bool read_metadata(nj_hsaco *hsaco, nj_span metadata, nj_error *error)
     return good || refuse_metadata(error, "other bytes");
 }
 
-/* Each kernel looks for its descriptor among all symbols. */
+/* Limits symbols times kernels, because each kernel searches all symbols for its descriptor. */
 static bool check_lookups(const nj_hsaco *hsaco, nj_error *error)
 {
     size_t symbols = hsaco->symbols.entries.size / NJ_SYMBOL_BYTES;
@@ -116,9 +116,9 @@ bool nj_hsaco_read(nj_span image, nj_hsaco *hsaco, nj_error *error)
            find_metadata(&hsaco->elf, &metadata, error) && read_metadata(hsaco, metadata, error) && check_lookups(hsaco, error);
 }
 
-/* A kernel as the metadata describes it. */
+/* The facts of a kernel from the metadata. */
 typedef struct {
-    nj_span symbol; /* of its descriptor */
+    nj_span symbol; /* symbol of its kernel descriptor */
     uint64_t argument_bytes, shared_bytes, stack_bytes, wave_threads, block_threads, registers;
 } described;
 
@@ -127,7 +127,7 @@ static bool starts_with(nj_span text, const char *start)
     return text.size >= strlen(start) && memcmp(text.at, start, strlen(start)) == 0;
 }
 
-/* Takes an argument; HIP itself fills those that are hidden. */
+/* Takes an argument. Skips hidden arguments, which HIP fills. */
 static bool take_argument(nj_cursor *cursor, nj_image_kernel *kernel)
 {
     nj_msgpack map, value;
@@ -210,7 +210,7 @@ static bool take_described(nj_cursor *cursor, described *it, nj_image_kernel *ke
            (it->wave_threads == 32 || it->wave_threads == 64);
 }
 
-/* Finds the only symbol of a name; `entry` is NULL if there is none. */
+/* Finds the symbol of a name, which must be unique; `entry` is NULL if there is none. */
 static bool find_symbol(const nj_hsaco *hsaco, nj_span wanted, const unsigned char **entry, nj_error *error)
 {
     nj_span entries = hsaco->symbols.entries, name;
@@ -230,7 +230,7 @@ static bool find_symbol(const nj_hsaco *hsaco, nj_span wanted, const unsigned ch
     return true;
 }
 
-/* Finds the 64 bytes of a kernel's descriptor, and where they lie once loaded. */
+/* Finds the 64 bytes of a kernel descriptor and its virtual address. */
 static bool find_descriptor(const nj_hsaco *hsaco, nj_span symbol, nj_span *bytes, uint64_t *address, nj_error *error)
 {
     const nj_elf *elf = &hsaco->elf;
@@ -256,7 +256,7 @@ static bool check_number(const nj_image_kernel *kernel, const char *what, uint64
                                      (unsigned long long)told, what);
 }
 
-/* Checks that the descriptor says what the metadata says, and that the code starts among the instructions. */
+/* Checks that the kernel descriptor agrees with the metadata, and that its entry point lies in .text. */
 static bool check_descriptor(const nj_hsaco *hsaco, const described *it, nj_image_kernel *kernel, nj_error *error)
 {
     const nj_section *text = nj_elf_find(&hsaco->elf, ".text", (nj_span){hsaco->elf.image.at, 0});
@@ -278,7 +278,7 @@ static bool check_descriptor(const nj_hsaco *hsaco, const described *it, nj_imag
            check_number(kernel, "threads of a wave", it->wave_threads, wave_threads, error);
 }
 
-/* Checks that arguments follow one another within the segment. */
+/* Checks that arguments are in order, do not overlap, and lie within the kernel argument segment. */
 static bool check_arguments(const described *it, const nj_image_kernel *kernel, nj_error *error)
 {
     uint64_t end = 0;

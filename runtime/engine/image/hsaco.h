@@ -1,8 +1,8 @@
-/* Reads hsacos: what AMD's machine code itself says about how it must be launched.
+/* Reads hsacos, AMD's ELF images, for the facts of a launch.
  *
- * A note of the ELF file holds metadata of each kernel in MessagePack, by which HIP finds a kernel and lays out its arguments; a
- * kernel descriptor of 64 bytes, the object `<kernel>.kd`, is what the hardware launches. Both are documented in LLVM's "User Guide
- * for AMDGPU Backend": "Code Object V5 Metadata", "Kernel Descriptor", "Header". */
+ * An ELF note holds metadata of each kernel in MessagePack, by which HIP finds a kernel and lays out its arguments. The hardware launches
+ * a kernel by its kernel descriptor, an object `<kernel>.kd` of 64 bytes. LLVM's "User Guide for AMDGPU Backend" documents both: "Code
+ * Object V5 Metadata", "Kernel Descriptor", "Header". */
 #ifndef NOJIT_IMAGE_HSACO_H
 #define NOJIT_IMAGE_HSACO_H
 
@@ -13,7 +13,7 @@ typedef struct {
     nj_elf elf;
     uint32_t gfx; /* 942 for gfx942 */
     nj_symbols symbols;
-    nj_span kernels; /* the metadata of each kernel */
+    nj_span kernels; /* the metadata from the first kernel's map on; the other kernels' maps follow */
     size_t kernel_count;
 } nj_hsaco;
 
@@ -22,10 +22,10 @@ typedef struct {
     uint32_t wave_threads;
 } nj_hsaco_kernel;
 
-/* Reads an image up to its kernels. False with `error` filled (may be NULL) where a rule is broken. */
+/* Reads an image without the metadata of its kernels. False with `error` filled (may be NULL) if it breaks a rule. */
 bool nj_hsaco_read(nj_span image, nj_hsaco *hsaco, nj_error *error);
 
-/* Takes the next of the kernels that `rest` holds, which is the image's `kernels` at first, and checks it. */
+/* Takes the next kernel from `rest`, which starts as the image's `kernels`, and checks it. */
 bool nj_hsaco_kernel_take(const nj_hsaco *hsaco, nj_cursor *rest, nj_hsaco_kernel *kernel, nj_error *error);
 
 #endif

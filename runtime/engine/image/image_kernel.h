@@ -1,4 +1,4 @@
-/* A kernel as its image describes it, for images of all vendors. */
+/* The facts of a kernel that its image declares, for images of all vendors. */
 #ifndef NOJIT_IMAGE_IMAGE_KERNEL_H
 #define NOJIT_IMAGE_IMAGE_KERNEL_H
 
@@ -14,7 +14,7 @@ typedef struct {
     uint16_t size;   /* in bytes; not 0 */
 } nj_image_param;
 
-/* A size in x, y and z, if the image declares it. */
+/* A size in x, y and z that an image may declare. */
 typedef struct {
     bool declared;
     uint32_t xyz[3];
@@ -24,14 +24,14 @@ typedef struct {
     nj_span symbol;
     size_t param_count;
     nj_image_param params[NJ_IMAGE_PARAMS_MAX]; /* in the order of the signature */
-    uint32_t param_base;                  /* bytes; where params start in the constant bank, 0 without params and of hsacos */
-    nj_declared block;                    /* threads: the only block that it may be launched with */
-    nj_declared largest_block;            /* threads */
-    nj_declared cluster;                  /* CTAs */
-    uint32_t registers;                   /* of a thread, of hsacos the vector registers; 0 if the image does not say */
-    uint32_t stack_bytes;                 /* of a thread */
-    uint64_t static_shared_bytes;         /* of a block; of cubins from sm_90 up 1,024 of them may be the system's */
-    uint64_t text_bytes;
+    uint32_t param_base;                  /* offset of the first param in the constant bank; 0 without params and for hsacos */
+    nj_declared block;                    /* required block size, in threads */
+    nj_declared largest_block;            /* largest block size, in threads */
+    nj_declared cluster;                  /* cluster size, in CTAs */
+    uint32_t registers;                   /* registers of a thread (hsacos: vector registers); 0 if the image does not declare them */
+    uint32_t stack_bytes;                 /* stack of a thread */
+    uint64_t static_shared_bytes;         /* static shared memory of a block; from sm_90 on it may include 1,024 bytes for the system */
+    uint64_t text_bytes;                  /* size of the code */
 } nj_image_kernel;
 
 #endif

@@ -28,14 +28,14 @@ static bool take_other(nj_cursor *cursor, uint64_t bytes, nj_msgpack *value)
     return nj_take(cursor, bytes, &value->text);
 }
 
-/* Takes bytes or an extension, whose length comes first. */
+/* Takes a bin or ext value, which starts with its length; an ext has a type byte more. */
 static bool take_bytes(nj_cursor *cursor, size_t bytes, size_t more, nj_msgpack *value)
 {
     uint64_t size;
     return take_number(cursor, bytes, &size) && take_other(cursor, size + more, value);
 }
 
-/* Takes what follows a head from 0xc0 to 0xdf. */
+/* Takes the rest of a value whose first byte is 0xc0 to 0xdf. */
 static bool take_long(nj_cursor *cursor, unsigned char head, nj_msgpack *value)
 {
     switch (head) {
@@ -49,7 +49,7 @@ static bool take_long(nj_cursor *cursor, unsigned char head, nj_msgpack *value)
     case 0xd9: case 0xda: case 0xdb: return take_counted(cursor, NJ_MSGPACK_TEXT, (size_t)1 << (head - 0xd9), value);
     case 0xdc: case 0xdd: return take_counted(cursor, NJ_MSGPACK_ARRAY, head == 0xdc ? 2 : 4, value);
     case 0xde: case 0xdf: return take_counted(cursor, NJ_MSGPACK_MAP, head == 0xde ? 2 : 4, value);
-    default: return false; /* 0xc1 means nothing */
+    default: return false; /* 0xc1 is never used */
     }
 }
 
@@ -83,7 +83,7 @@ static bool skip(nj_cursor *cursor, int depth)
         return false;
     }
     uint64_t each = value.kind == NJ_MSGPACK_MAP ? 2 : value.kind == NJ_MSGPACK_ARRAY ? 1 : 0;
-    /* every value takes a byte, so that a count that lies ends with the bytes */
+    /* a false count cannot loop long, because every value takes at least one byte */
     for (uint64_t i = 0; i < each * value.number; i++) {
         if (!skip(cursor, depth - 1)) {
             return false;
