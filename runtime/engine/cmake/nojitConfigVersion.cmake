@@ -1,4 +1,4 @@
-# The version is that of nojit.h. While its major is 0, a program takes no other minor than the one that it asks for.
+# Reads the version from nojit.h. While the major version is 0, only the exact version that a program requests is compatible.
 file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../include/nojit.h" _nojit_lines REGEX "^#define NOJIT_VERSION_(MAJOR|MINOR) [0-9]+$")
 string(REGEX MATCHALL "[0-9]+" _nojit_numbers "${_nojit_lines}")
 string(REPLACE ";" "." PACKAGE_VERSION "${_nojit_numbers}")
