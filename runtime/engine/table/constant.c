@@ -8,7 +8,7 @@ enum { TUPLE_ITEMS_MAX = 64 };
 typedef struct {
     nj_arena *arena;
     nj_constant *value;
-    int depth; /* in how many tuples it lies */
+    int depth; /* number of tuples around it */
 } nj_frame;
 
 static bool take_value(nj_document *it, nj_frame *frame);
@@ -60,7 +60,7 @@ static bool take_item(nj_document *it, void *into)
     return take_value(it, &frame) && (nj_arena_add(tuple->arena, &item, sizeof item) || nj_no_memory(it->error));
 }
 
-/* Takes an array of values that lie in so many tuples. */
+/* Takes an array of values with `depth` tuples around them. */
 static bool take_items(nj_document *it, nj_arena *arena, int depth, size_t most, const nj_constant **values, uint32_t *count)
 {
     nj_frame frame = {arena, NULL, depth};
@@ -87,7 +87,7 @@ static bool take_tuple(nj_document *it, void *into)
     return true;
 }
 
-/* Takes `{"float": text}` and its like. */
+/* Takes an object that names the kind of its value, such as `{"float": text}`. */
 static bool take_tagged(nj_document *it, nj_frame *frame)
 {
     static const nj_field tags[] = {{"dtype", take_dtype}, {"float", take_float}, {"function", take_function}, {"tuple", take_tuple}};

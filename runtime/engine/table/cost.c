@@ -24,7 +24,7 @@ static bool find_fact(void *context, nj_span word, nj_instruction *push)
     return is_key || nj_span_is(word, "multiprocessors");
 }
 
-/* Whether the last word of a program makes no number. */
+/* Returns whether the last word of a program gives a bool or none. */
 static bool ends_in_no_number(nj_span words)
 {
     static const char *const others[] = {"==", "!=", "<", "<=", ">", ">=", "and", "or", "not()", "has()", "aligned()", "true", "false", "none"};

@@ -1,4 +1,4 @@
-/* Estimated times of configs, as tuning tables spell them. */
+/* Checks the costs of tuning tables: expressions for the estimated times of configs. */
 #ifndef NOJIT_TABLE_COST_H
 #define NOJIT_TABLE_COST_H
 
@@ -7,14 +7,15 @@
 
 #include <stdint.h>
 
-/* How many configs of a block may have a cost. */
+/* The most configs of a block with a cost. */
 #define NJ_COSTS_MAX 63
 
 /* Reads the number of a tuning key from its name in an expression of a cost, such as 7 from `key7`. Returns false for any other
  * word, and for a number that is not below `key_count`. */
 bool nj_cost_key(nj_span word, uint32_t key_count, uint32_t *key);
 
-/* Whether an expression in postfix is a number, over `key0` and on, as many as there are keys, and `multiprocessors`. */
+/* Returns whether an expression in postfix computes a number, from `multiprocessors` and the first `key_count` of `key0`, `key1` and
+ * so on. */
 NJ_FOR_BINDING bool nj_is_cost(nj_span words, uint32_t key_count);
 
 #endif

@@ -50,7 +50,7 @@ size_t nj_expression_chars(const nj_table *table)
     return count;
 }
 
-/* The rest of a text, from one of its characters on. */
+/* Returns the rest of a text from character `column` on. */
 static nj_span behind(nj_span text, size_t column)
 {
     size_t i = 0;
@@ -62,7 +62,7 @@ static nj_span behind(nj_span text, size_t column)
     return (nj_span){text.at + i, text.size - i};
 }
 
-/* The part of an expression that a message quotes: the character, or the name of the function. */
+/* Returns the part of an expression that a message quotes: the character, or the name of the function. */
 static nj_span culprit(const nj_syntax_error *syntax, nj_span rest)
 {
     size_t size = 0;
@@ -85,7 +85,7 @@ static bool refuse_expression(nj_span text, const nj_syntax_error *syntax, nj_er
                     syntax->column, nj_quote(text).text);
 }
 
-/* Checks that an expression has its program. */
+/* Checks that a program is the postfix form of its expression. */
 static bool check_program(nj_span text, nj_span program, char *words, nj_error *error)
 {
     size_t length;
@@ -100,7 +100,7 @@ static bool check_program(nj_span text, nj_span program, char *words, nj_error *
 
 bool nj_check_programs(nj_table *table, nj_error *error)
 {
-    /* the table is still in the hands of its reader */
+    /* the reader still owns the table, so its configs may change */
     nj_config *configs = (nj_config *)table->configs;
     nj_span text;
     uint32_t count = 0;

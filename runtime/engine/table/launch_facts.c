@@ -8,7 +8,7 @@
 enum {
     BOX_MAX = 256,
     ELEMENT_BYTES_MAX = 8,
-    ENUM_MAX = 31, /* the enums of cuda.h have fewer values; a driver that does not know one says so */
+    ENUM_MAX = 31, /* more than the values of any enum of cuda.h; a driver refuses those that it does not know */
     WARPS_MAX = 32,
     CTAS_MAX = 16,
     SHARED_BYTES_MAX = 1 << 20,
@@ -18,7 +18,7 @@ enum {
 
 #define COUNT(fields) (sizeof fields / sizeof *fields)
 
-/* A launch while it is read. */
+/* The state of reading a launch. */
 typedef struct {
     nj_launch_facts *launch;
     nj_arena arena;
@@ -209,7 +209,7 @@ static bool refuse_layout(nj_span text, nj_error *error)
     return nj_break(error, "layout", nj_quote(text).text, "expected a layout of at most %d params, each source:type", NJ_LAYOUT_SLOTS_MAX);
 }
 
-/* Takes a word of a layout apart: a source and a type. */
+/* Splits a word of a layout into source and type. */
 static bool read_slot(nj_span word, nj_layout_slot *slot)
 {
     const unsigned char *colon = word.size == 0 ? NULL : memchr(word.at, ':', word.size);
@@ -241,7 +241,7 @@ bool nj_read_layout(nj_span text, nj_layout_slot *slots, uint32_t *count, nj_err
     return true;
 }
 
-/* How many slots a layout has at most. */
+/* Returns an upper bound of the number of slots in a layout. */
 static size_t slots_in(nj_span text)
 {
     size_t count = 1;
@@ -275,7 +275,7 @@ bool nj_launch_read(nj_span raw, const nj_span *layouts, uint32_t layout_count, 
     return read;
 }
 
-/* Puts the place of a launch before that of an error in it, which starts as a document's does. */
+/* Prefixes the place of an error, which is relative to the launch, with the place of the launch. */
 static void note_launch(nj_error *error, size_t number)
 {
     if (error != NULL) {

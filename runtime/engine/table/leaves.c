@@ -27,7 +27,7 @@ bool nj_walk_signature(const nj_table *table, uint32_t signature, nj_signature_t
     return goes_on;
 }
 
-/* Returns how many entries the members of a tuple have, tuples in tuples counted before their own. */
+/* Returns the number of entries of a tuple: its leaves and inner tuples. */
 static uint32_t count_entries(nj_span tuple)
 {
     nj_span rest = {tuple.at + 1, tuple.size - 2}, member;
@@ -38,7 +38,7 @@ static uint32_t count_entries(nj_span tuple)
     return count;
 }
 
-/* Finds which entry of a tuple's type stands at some places, `.1.0`. */
+/* Returns the index of the entry of a tuple's type at a path such as `.1.0`. */
 static uint32_t find_entry(nj_span tuple, nj_span places)
 {
     nj_span rest = {tuple.at + 1, tuple.size - 2}, member;

@@ -1,4 +1,4 @@
-/* The leaves of a signature: its params, with each tuple taken apart. */
+/* Walks the leaves of a signature: its params, or their members if they are tuples. */
 #ifndef NOJIT_TABLE_LEAVES_H
 #define NOJIT_TABLE_LEAVES_H
 
@@ -23,7 +23,8 @@ static inline uint32_t nj_row_signature(const nj_table *table, size_t row)
     return table->cases[nj_table_at(table, NJ_COLUMN_CASE, row)].signature;
 }
 
-/* Returns which entry of its param's tuple a leaf is, -1 of a param that is no tuple. Tuples in tuples count before their own members. */
+/* Returns the index of a leaf among the entries of its param's tuple; -1 if the param is no tuple. An inner tuple is an entry too, before
+ * its members. */
 int16_t nj_leaf_entry(const nj_leaf *leaf);
 
 /* Returns the hint of a leaf: 1, 16, or 0 for none. */

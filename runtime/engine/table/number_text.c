@@ -9,9 +9,9 @@ enum {
     MANTISSA_DIGITS = 13, /* hexadecimal, of a double */
     EXPONENT_MIN = -1022,
     EXPONENT_MAX = 1023,
-    EXPONENT_DIGITS_MAX = 4, /* with more of them, a number is out of reach */
+    EXPONENT_DIGITS_MAX = 4, /* no double has an exponent of more digits */
     DECIMALS_MAX = 17,       /* no double needs more */
-    POINT_MAX = 16,          /* numbers of more digits before the point have an exponent */
+    POINT_MAX = 16,          /* repr writes numbers of more digits before the point with an exponent */
     POINT_MIN = -4,
 };
 
@@ -44,7 +44,7 @@ static nj_span take_digits(nj_span *rest, bool hex)
     return digits;
 }
 
-/* Takes `p+12`. False if it is none, or of more digits than any double has. */
+/* Takes an exponent such as `p+12`. Returns false if there is none, or it has more digits than that of any double. */
 static bool take_exponent(nj_span *rest, char mark, int *exponent, bool *is_plain)
 {
     bool marked = pass(rest, mark), negative = marked && pass(rest, '-'), positive = !negative && marked && pass(rest, '+');
@@ -73,7 +73,7 @@ static double double_of(bool negative, uint64_t exponent, uint64_t mantissa)
     return number;
 }
 
-/* Whether the parts of a hexadecimal float are those of a double in its one spelling. */
+/* Returns whether the parts of a hexadecimal float are the canonical spelling of a double. */
 static bool is_canonical(nj_span whole, nj_span mantissa, int exponent)
 {
     if (whole.size != 1 || (whole.at[0] != '0' && whole.at[0] != '1')) {
@@ -121,7 +121,7 @@ nj_float_spelling nj_float_of_hex(nj_span text, double *number)
     return NJ_FLOAT_CANONICAL;
 }
 
-/* A decimal number: its significant digits without a point, so that no locale has a say, and where the point is. */
+/* A decimal number. The digits hold no point, so that the locale has no influence. */
 typedef struct {
     char digits[DECIMALS_MAX + 1];
     int count;
@@ -136,13 +136,13 @@ static double nearest(const char *digits, int count, int point)
     return strtod(text, NULL);
 }
 
-/* Whether no fewer digits make up the number, and of as many the nearest are these. */
+/* Returns whether fewer digits do not identify the number, and no other digits of equal count are nearer to it. */
 static bool is_shortest(const nj_decimal *decimal, double number)
 {
     char text[48], next[DECIMALS_MAX + 2];
     long long head = 0;
     if (decimal->count > 1) {
-        /* of fewer digits, the nearest on each side */
+        /* with one digit fewer, the nearest decimals on both sides */
         int count = decimal->count - 1;
         memcpy(next, decimal->digits, (size_t)count);
         next[count] = 0;
@@ -154,7 +154,7 @@ static bool is_shortest(const nj_decimal *decimal, double number)
             return false;
         }
     }
-    /* what prints it rounds to the nearest of so many digits, which may miss where doubles lie closer on one side */
+    /* printf rounds to the nearest decimal, which may read back as another double where doubles are closer on one side */
     snprintf(text, sizeof text, "%.*e", decimal->count - 1, number);
     int at = 0;
     for (const char *c = text; *c != 0 && *c != 'e'; c++) {
@@ -168,7 +168,7 @@ static bool is_shortest(const nj_decimal *decimal, double number)
     return same || nearest(next, at, point) != number;
 }
 
-/* Collects the digits of a number, and where its point is: those before it and behind it. */
+/* Collects the digits of a number and the position of its point. Returns false if it has too many digits. */
 static bool collect(nj_span whole, nj_span part, nj_decimal *decimal)
 {
     decimal->count = 0;
@@ -222,7 +222,7 @@ bool nj_float_of_repr(nj_span text, double *number)
         part = take_digits(&rest, false);
     }
     int exponent = 0;
-    /* the longest that is ever written has 24 characters */
+    /* repr writes at most 24 characters */
     bool read = text.size < 32 && whole.size > 0 && collect(whole, part, &decimal) &&
                 (rest.size == 0 || take_exponent(&rest, 'e', &exponent, &is_plain)) && rest.size == 0;
     if (!read) {

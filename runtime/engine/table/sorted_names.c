@@ -11,7 +11,7 @@ static int compare(const void *a, const void *b)
 const nj_named *nj_names_sort(nj_named *names, size_t count)
 {
     size_t sorted = 1;
-    /* a build writes most of them in order */
+    /* builds write most names in order */
     while (sorted < count && compare(&names[sorted - 1], &names[sorted]) < 0) {
         sorted++;
     }

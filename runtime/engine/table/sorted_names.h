@@ -1,4 +1,4 @@
-/* Names, sorted for look-up. Sorting and binary search take no longer however the names are chosen. */
+/* Sorts names and finds them by binary search. Unlike a hash table, it stays fast for any names that an attacker may choose. */
 #ifndef NOJIT_TABLE_SORTED_NAMES_H
 #define NOJIT_TABLE_SORTED_NAMES_H
 
@@ -10,13 +10,13 @@
 
 typedef struct {
     nj_span name;
-    uint32_t number; /* its place before the names were sorted */
+    uint32_t number; /* its index before sorting */
 } nj_named;
 
-/* Sorts names. Returns one that comes twice; NULL if each comes once. */
+/* Sorts names. Returns a name that occurs twice; NULL if there is none. */
 const nj_named *nj_names_sort(nj_named *names, size_t count);
 
-/* The number of a name; NJ_NO_NAME if it is none of the sorted `names`. */
+/* Returns the number of a name; NJ_NO_NAME if the sorted `names` do not contain it. */
 uint32_t nj_names_find(const nj_named *names, size_t count, nj_span name);
 
 #endif

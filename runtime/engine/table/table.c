@@ -22,7 +22,7 @@ static bool add(nj_document *it, nj_table_reader *reader, const void *item, size
     return nj_arena_add(&reader->arena, item, size) || nj_no_memory(it->error);
 }
 
-/* A part of the table while it is read. */
+/* The state of reading a part of the table. */
 typedef struct {
     nj_table_reader *reader;
     nj_axis axis;
@@ -31,7 +31,7 @@ typedef struct {
     nj_config config;
     nj_setting setting;
     nj_hint hint;
-    uint32_t number; /* of items that were taken */
+    uint32_t number; /* number of items taken so far */
 } nj_part;
 
 static bool take_text_item(nj_document *it, void *reader)
@@ -191,7 +191,7 @@ static bool take_entry_text(nj_document *it, void *into)
     return add(it, reader, &entry, sizeof entry);
 }
 
-/* Checks that no entry of an array that follows comes twice: values have one spelling each, so that their texts tell them apart. */
+/* Checks that the entries of the next array are distinct. Comparing texts suffices, because each value has one spelling. */
 static bool check_entries(nj_document *it, nj_table_reader *reader)
 {
     nj_document ahead = *it;
@@ -261,7 +261,7 @@ static bool take_hint_sets(nj_document *it, void *into)
            NJ_END_LIST(it, reader, mark, reader->table->hint_sets, reader->table->hint_set_count);
 }
 
-/* Takes a launch as it is spelled: a call needs one of thousands. */
+/* Takes a launch as raw JSON, because a call needs only one of thousands. */
 static bool take_launch(nj_document *it, void *reader)
 {
     nj_launch_text launch = {nj_take_raw(it)};
@@ -288,7 +288,7 @@ static bool take_layouts(nj_document *it, void *into)
     return take_spans(it, reader, NJ_POOL_MAX, take_layout, &reader->table->layouts, &reader->table->layout_count);
 }
 
-/* Takes a number of a case, which is compared with its pool once that is known. */
+/* Takes a number of a case. Its range is checked later, when the pool that it indexes is known. */
 static bool take_case_number(nj_document *it, void *reader)
 {
     nj_integer number;
@@ -302,7 +302,7 @@ static bool take_case_number(nj_document *it, void *reader)
     return add(it, reader, &index, sizeof index);
 }
 
-/* Whether the numbers behind a case's first are places on the axes, one for each. */
+/* Returns whether the numbers of a case after the first are places on the axes, one for each. */
 static bool are_places(const nj_table *table, const uint32_t *numbers, uint32_t count)
 {
     bool right = count == table->axis_count;
@@ -328,7 +328,7 @@ static bool take_case(nj_document *it, void *into)
     spelled.size = (size_t)(it->at - spelled.at);
     nj_case point = {numbers[0], numbers + 1};
     if (reader->misplaced.size == 0 && !are_places(reader->table, point.places, count - 1)) {
-        /* a wrong name says more than that */
+        /* noted for later, because the error of a wrong name is more useful */
         reader->misplaced = spelled;
     }
     return add(it, reader, &point, sizeof point);
@@ -362,7 +362,7 @@ static bool take_default(nj_document *it, void *part)
 static bool take_param_name(nj_document *it, void *into)
 {
     nj_span *name = &((nj_part *)into)->param.name;
-    /* a dot parts a param from its member */
+    /* a dot separates a param from its member */
     return nj_take_name(it, name) && (memchr(name->at, '.', name->size) == NULL ||
                                       nj_break(it->error, "name", nj_quote(*name).text, "expected params without dots"));
 }
@@ -399,7 +399,7 @@ static bool check_type(nj_document *it, nj_span type)
                                         "expected a type in canonical spelling, with at most %d leaves and tuples within", NJ_LEAVES_MAX);
 }
 
-/* A signature, and the one before it: most types of a param are alike. */
+/* The state of reading a signature. The types of the one before save checks, because most types of a param are alike. */
 typedef struct {
     nj_table_reader *reader;
     const nj_span *before;
@@ -470,7 +470,7 @@ static bool take_table(nj_document *it, void *reader)
     return nj_take_object(it, table_fields, COUNT(table_fields), reader);
 }
 
-/* Takes a table apart: its JSON, and its columns. */
+/* Splits a table into its JSON and its columns. */
 static bool split(nj_span raw, nj_table *table, nj_span *json, nj_error *error)
 {
     nj_cursor cursor = {raw};

@@ -7,7 +7,7 @@
 #include "json/document.h"
 #include "table/constant.h"
 
-/* The columns of a row, in the order of the file. The first four are its key: rows ascend by them. */
+/* The columns of a row, in the order of the file. Rows ascend by the first four. */
 typedef enum {
     NJ_COLUMN_CASE,
     NJ_COLUMN_CONFIG,
@@ -35,7 +35,7 @@ typedef struct {
 /* An axis of the matrix. */
 typedef struct {
     nj_span name;
-    bool is_type; /* its values only stand in types; else it is a constexpr param that callers pass */
+    bool is_type; /* whether its values are parts of types; else it is a constexpr param that callers pass */
     uint32_t count;
     const nj_constant *values;
 } nj_axis;
@@ -50,8 +50,8 @@ typedef struct {
     uint32_t constexpr_count, option_count;
     const nj_setting *constexprs;
     const nj_setting *options;
-    nj_span requires; /* empty if it can always run */
-    int32_t requires_program; /* its number among the programs; -1 without one */
+    nj_span requires; /* empty if the config can always run */
+    int32_t requires_program; /* index of its program; -1 without one */
 } nj_config;
 
 /* A constexpr that is computed from the call and the config. */
@@ -77,10 +77,10 @@ typedef struct {
 
 /* A measured problem. */
 typedef struct {
-    const int64_t *at; /* its key values, as many as the tuning has expressions */
+    const int64_t *at; /* its tuning key */
     uint32_t count;
     const uint32_t *configs; /* fastest first */
-    const uint32_t *behind;  /* of each, how much slower than the fastest, in thousandths of an octave */
+    const uint32_t *behind;  /* for each config: how much slower than the fastest, in thousandths of an octave */
 } nj_problem;
 
 /* The estimated time of a config. */
@@ -114,29 +114,29 @@ typedef enum {
     NJ_BUCKET_COUNT,
 } nj_bucket;
 
-/* Their names in tables and manifests. */
+/* The names of buckets in tables and manifests. */
 extern NJ_FOR_BINDING const char *const nj_bucket_names[NJ_BUCKET_COUNT];
 
 /* Finds a bucket by its name; false if it is none. */
 NJ_FOR_BINDING bool nj_bucket_named(nj_span name, nj_bucket *bucket);
 
 #define NJ_TUNING_KEYS_MAX 8
-#define NJ_BEHIND_MAX 100000 /* the farthest that a config can be behind the fastest, in thousandths of an octave */
+#define NJ_BEHIND_MAX 100000 /* the largest `behind` of a problem, in thousandths of an octave */
 
 typedef struct {
-    uint32_t key_count, table_count; /* no key: nothing orders the configs */
+    uint32_t key_count, table_count; /* without a key, nothing orders the configs */
     nj_span key[NJ_TUNING_KEYS_MAX];
     nj_bucket bucket;
     const nj_tuning_table *tables;
 } nj_tuning;
 
 typedef struct {
-    nj_span raw; /* the JSON of one launch, which `nj_table_launch` reads when it is asked for */
+    nj_span raw; /* the JSON of one launch, which `nj_table_launch` reads when a call needs it */
 } nj_launch_text;
 
 typedef struct nj_table {
     nj_document document;
-    void *memory; /* what all arrays lie in */
+    void *memory; /* memory of all arrays; owned */
     uint32_t param_count, runtime_count, axis_count, derived_count, grid_count, batch_count;
     uint32_t signature_count, case_count, config_count, hint_set_count, derived_value_count, layout_count, launch_count,
         program_count;
@@ -145,21 +145,21 @@ typedef struct nj_table {
     const nj_derived *derived;
     const nj_span *grid; /* expressions */
     const nj_span *batch; /* names of params */
-    const nj_span *const *signatures; /* each `runtime_count` types */
+    const nj_span *const *signatures; /* each has `runtime_count` types */
     const nj_case *cases;
     const nj_config *configs; /* in order of preference */
     const nj_hint_set *hint_sets;
-    const nj_constant *const *derived_values; /* each `derived_count` */
+    const nj_constant *const *derived_values; /* each has `derived_count` values */
     const nj_span *layouts;
     const nj_launch_text *launches;
-    const nj_span *programs; /* of the grid, of derived constexprs, of the tuning key, of each config that has a `requires` */
+    const nj_span *programs; /* postfix of the grid, of derived constexprs, of the tuning key, of each `requires` */
     nj_tuning tuning;
     size_t rows;
     const unsigned char *columns; /* NJ_COLUMN_COUNT arrays of `rows` little-endian u32 */
 } nj_table;
 
-/* Reads a table, whose texts lie in `raw`, and checks its rules. False with `error` filled (may be NULL) where one is broken. To be
- * closed, whether or not this succeeds. */
+/* Reads a table and checks its rules. `raw` must outlive it, because the texts lie there. Returns false with `error` filled (may be NULL)
+ * if a rule is broken. Call `nj_table_close` in either case. */
 NJ_FOR_BINDING bool nj_table_read(nj_span raw, size_t rows, size_t image_count, nj_table *table, nj_error *error);
 NJ_FOR_BINDING void nj_table_close(nj_table *table);
 

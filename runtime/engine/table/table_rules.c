@@ -16,7 +16,7 @@ static nj_named *make_names(nj_arena *arena, uint32_t count, nj_error *error)
     return names;
 }
 
-/* Checks that each of some names, which it sorts, comes once. */
+/* Sorts names, and checks that each occurs once. */
 static bool check_once(nj_named *names, uint32_t count, const char *what, nj_error *error)
 {
     const nj_named *twice = nj_names_sort(names, count);
@@ -37,7 +37,7 @@ static bool sort_params(nj_table_reader *reader, nj_error *error)
     return check_once(reader->params, table->param_count, "param", error);
 }
 
-/* The number of a param; NJ_NO_NAME if there is none. */
+/* Returns the index of a param; NJ_NO_NAME if none has the name. */
 static uint32_t find_param(const nj_table_reader *reader, nj_span name)
 {
     return nj_names_find(reader->params, reader->table->param_count, name);
@@ -70,7 +70,7 @@ static bool check_batch(nj_table_reader *reader, nj_named *names, nj_error *erro
     return check_once(names, table->batch_count, "param of the batch", error);
 }
 
-/* Checks that the options of a config have names of their own: an expression, or a call's keyword, could else mean a param or an option. */
+/* Checks that an option has no name of a param or another option; else a name in an expression or a call would be ambiguous. */
 static bool check_options(const nj_table_reader *reader, nj_named *names, nj_error *error)
 {
     const nj_table *table = reader->table;
@@ -88,7 +88,7 @@ static bool check_options(const nj_table_reader *reader, nj_named *names, nj_err
     return right;
 }
 
-/* Whether the rest of a leaf's path, behind the param, consists of places in tuples, `.1.0`, each in its one spelling. */
+/* Returns whether the rest of a leaf's path, after the param, is a list of places in tuples, such as `.1.0`, without leading zeros. */
 static bool are_places(nj_span places)
 {
     size_t digits = 1;
@@ -132,14 +132,14 @@ static bool check_hints(const nj_table_reader *reader, nj_named *names, nj_error
     return right;
 }
 
-/* The constexprs that have values, while each config is looked at. */
+/* The constexprs that have values for the current config. */
 typedef struct {
     const nj_table_reader *reader;
-    uint32_t *marks; /* of each param: the config that last gave it a value, from 1 on */
-    uint32_t needed; /* constexprs that have no default */
+    uint32_t *marks; /* for each param: the last config that gave it a value, counted from 1 */
+    uint32_t needed; /* number of constexprs without a default */
 } nj_valued;
 
-/* Notes that a constexpr gets a value. */
+/* Notes that a constexpr gets a value, and counts it in `given` if it has no default. */
 static bool give(const nj_valued *valued, nj_span name, uint32_t mark, uint32_t *given, nj_error *error)
 {
     uint32_t number = find_param(valued->reader, name);
@@ -166,7 +166,7 @@ static bool refuse_valueless(const nj_valued *valued, uint32_t mark, nj_error *e
                     "expected a value for each constexpr");
 }
 
-/* Checks that each constexpr gets one value where a config of these constexprs is chosen. */
+/* Checks that each constexpr has exactly one value under a config: from an axis, an expression, the config or its default. */
 static bool check_config(const nj_valued *valued, const nj_config *config, uint32_t mark, nj_error *error)
 {
     const nj_table *table = valued->reader->table;
@@ -213,7 +213,7 @@ static bool check_constexprs(nj_table_reader *reader, nj_error *error)
     bool right = table->config_count > 0 || check_config(&valued, &none, 1, error);
     for (uint32_t i = 0; right && i < table->config_count; i++) {
         const nj_config *config = &table->configs[i];
-        /* configs differ in values far more often than in names */
+        /* skips the check for equal names, because most configs differ in values only */
         right = (i > 0 && same_names(config, config - 1)) || check_config(&valued, config, i + 1, error);
     }
     return right;
@@ -226,7 +226,7 @@ bool nj_check_names(nj_table_reader *reader, nj_error *error)
            check_options(reader, names, error) && check_hints(reader, names, error) && check_constexprs(reader, error);
 }
 
-/* Whether a row comes behind the one before, by its key. */
+/* Returns whether a row follows the one before it in the order of rows. */
 static bool ascends(const nj_table *table, size_t row)
 {
     for (int column = 0; column < NJ_KEY_COLUMNS; column++) {
@@ -279,7 +279,7 @@ bool nj_check_pools(const nj_table_reader *reader, size_t image_count, nj_error 
     return right;
 }
 
-/* Takes the next word of a program: a string may hold spaces. False at the end. */
+/* Takes the next word of a program; a string may contain spaces. Returns false at the end. */
 static bool next_word(nj_span *rest, nj_span *word)
 {
     if (rest->size == 0) {
@@ -296,7 +296,7 @@ static bool next_word(nj_span *rest, nj_span *word)
     return true;
 }
 
-/* Whether a word of a program is a name. */
+/* Returns whether a word of a program is a name. */
 static bool is_name(nj_span word)
 {
     static const char *const others[] = {"and", "or", "true", "false", "none"};

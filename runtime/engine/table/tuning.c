@@ -7,7 +7,7 @@ enum { TABLES_MAX = 64, PLAIN_NUMBERS = NJ_TUNING_KEYS_MAX, PLAIN_DIGITS = 18 };
 #define INT_MAX_OF_KEYS ((uint64_t)INT64_MAX)
 #define COUNT(fields) (sizeof fields / sizeof *fields)
 
-/* A part of the tuning while it is read. */
+/* The state of reading a part of the tuning. */
 typedef struct {
     nj_table_reader *reader;
     nj_tuning_table table;
@@ -15,11 +15,11 @@ typedef struct {
     nj_problem problem;
     nj_estimate estimate;
     nj_problem before; /* the problem that was read last */
-    uint32_t number;   /* of items that were taken */
+    uint32_t number;   /* number of items taken so far */
     uint32_t last;     /* the case that was read last */
 } nj_part;
 
-/* Numbers of an array. */
+/* The state of reading an array of numbers. */
 typedef struct {
     nj_arena *arena;
     uint64_t most;
@@ -31,7 +31,7 @@ static bool add(nj_document *it, nj_table_reader *reader, const void *item, size
     return nj_arena_add(&reader->arena, item, size) || nj_no_memory(it->error);
 }
 
-/* Takes an array that is not empty. */
+/* Takes an array of at least one item. */
 static bool take_some(nj_document *it, size_t most, nj_taker take, void *into)
 {
     const unsigned char *start = it->at;
@@ -44,7 +44,7 @@ static bool refuse_index(uint32_t index, size_t size, const char *what, nj_error
     return nj_break(error, "pool", nj_format("%u", (unsigned)index).text, "expected a %s below %zu", what, size);
 }
 
-/* Takes an index below `size` into what `what` names. */
+/* Takes an index below `size`; `what` names the indexed items in errors. */
 static bool take_index(nj_document *it, size_t size, const char *what, uint32_t *index)
 {
     uint64_t number;
@@ -166,7 +166,7 @@ static bool take_number(nj_document *it, void *into)
            (nj_arena_add(numbers->arena, &number, numbers->width) || nj_no_memory(it->error));
 }
 
-/* Takes an array of numbers from 0, each into the low bytes of its own; NULL with the error of the document filled. */
+/* Takes an array of numbers from 0 to `most`, each stored in `width` bytes. Returns NULL with the error of the document filled. */
 static const void *take_numbers(nj_document *it, nj_arena *arena, size_t count_max, uint64_t most, size_t width, uint32_t *count)
 {
     nj_numbers numbers = {arena, most, width};
@@ -191,7 +191,7 @@ static bool take_problem_at(nj_document *it, nj_part *part)
                                           (unsigned)expected));
 }
 
-/* Checks that a problem's configs are there, each once. */
+/* Checks that the configs of a problem exist, and that each occurs once. */
 static bool check_used(const nj_part *part, nj_error *error)
 {
     nj_table_reader *reader = part->reader;
@@ -235,7 +235,7 @@ static bool take_problem_part(nj_document *it, void *into)
     }
 }
 
-/* Whether key values come behind others, in the order of tuples. */
+/* Returns whether a key follows another in lexicographic order. */
 static bool ascends(const int64_t *before, const int64_t *at, uint32_t count)
 {
     uint32_t i = 0;
@@ -245,7 +245,7 @@ static bool ascends(const int64_t *before, const int64_t *at, uint32_t count)
     return i < count && before[i] < at[i];
 }
 
-/* Reads an array of a few short numbers and goes past it. Returns their number; 0 if the array is not that plain. */
+/* Reads past an array of a few short numbers, and returns their number; 0 for any other array. */
 static uint32_t read_plain_numbers(const unsigned char **from, uint64_t most, uint64_t numbers[PLAIN_NUMBERS])
 {
     const unsigned char *at = *from;
@@ -268,11 +268,11 @@ static uint32_t read_plain_numbers(const unsigned char **from, uint64_t most, ui
     return *at == ']' ? count : 0;
 }
 
-/* Takes a right problem whose three arrays are plain: most of a large table is these. False, and nothing taken, for any other. */
+/* Fast path for a valid problem with three arrays of a few short numbers, as most are. Returns false, with nothing taken, for any other. */
 static bool take_plain_problem(nj_document *it, nj_part *part)
 {
     uint64_t keys[PLAIN_NUMBERS], configs[PLAIN_NUMBERS], behind[PLAIN_NUMBERS];
-    /* checked JSON ends in a bracket: each byte but the last has one behind it */
+    /* validated JSON ends in a bracket, so every other byte has one after it */
     const unsigned char *at = it->at + (*it->at == '[');
     uint32_t expected = part->reader->table->tuning.key_count, count;
     if (read_plain_numbers(&at, INT_MAX_OF_KEYS, keys) != expected || *at++ != ',' ||
@@ -412,7 +412,7 @@ static bool same_device(const nj_tuning_table *one, const nj_tuning_table *other
            nj_span_equal(one->device, other->device) && nj_span_equal(one->arch, other->arch);
 }
 
-/* Checks that no two of the few tables are of one device. */
+/* Checks that no two tables are of the same device. A quadratic loop suffices, because tables are few. */
 static bool check_devices(const nj_tuning *tuning, nj_error *error)
 {
     for (uint32_t i = 0; i < tuning->table_count; i++) {
@@ -434,7 +434,7 @@ static bool take_tables(nj_document *it, void *into)
            NJ_END_LIST(it, reader, mark, tuning->tables, tuning->table_count) && check_devices(tuning, it->error);
 }
 
-/* Makes a mark of each of so many things; NULL if no memory is left. */
+/* Allocates `count` marks, all 0; NULL without memory. */
 static uint32_t *make_marks(nj_arena *arena, uint32_t count)
 {
     uint32_t *marks = nj_arena_take(arena, sizeof *marks * count);

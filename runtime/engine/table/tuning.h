@@ -1,10 +1,10 @@
-/* The tuning of a table: its tables by device, and the blocks of each. */
+/* Reads the tuning of a table: a tuning table for each measured device, and its blocks. */
 #ifndef NOJIT_TABLE_TUNING_H
 #define NOJIT_TABLE_TUNING_H
 
 #include "table/table_reader.h"
 
-/* Takes `tuning`, once cases and configs are known. */
+/* Takes the field `tuning`. Cases and configs must be known. */
 bool nj_take_tuning(nj_document *it, nj_table_reader *reader);
 
 #endif

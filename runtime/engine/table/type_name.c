@@ -8,7 +8,7 @@
 enum {
     BLOCK_MAX = 1 << 20,
     BLOCK_DIGITS_MAX = 7,
-    INT_CHARS_MAX = 21, /* of 64 bits and a sign */
+    INT_CHARS_MAX = 21, /* an int of 64 bits with its sign */
 };
 
 static nj_span from(nj_span text, size_t start)
@@ -43,7 +43,7 @@ static bool take_dimension(nj_span *rest, uint32_t *dimension)
     return plain && *dimension <= BLOCK_MAX;
 }
 
-/* Takes a descriptor apart; false if it is not spelled right. */
+/* Splits the type of a descriptor into its parts; false if the spelling is wrong. */
 static bool read_descriptor(nj_span type, nj_descriptor_name *parts)
 {
     *parts = (nj_descriptor_name){.dtype = NJ_DTYPE_COUNT};
@@ -95,13 +95,13 @@ size_t nj_escape(nj_span text, char *escaped)
     return size;
 }
 
-/* A capital hex digit's value; -1 of anything else. */
+/* Returns the value of an upper-case hex digit; -1 for any other character. */
 static int capital_digit(unsigned char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* How many bytes the code point takes that starts here; 0 if it is none of UTF-8. */
+/* Returns the bytes of the first code point of a text; 0 if it is not valid UTF-8. */
 static size_t utf8_length(nj_span text)
 {
     unsigned char lead = text.at[0];
@@ -132,7 +132,7 @@ static bool is_utf8(nj_span text)
     return true;
 }
 
-/* Decodes the text of a constant, which escapes all characters that are not plain, and no others. Writes to `decoded` unless that is NULL. */
+/* Decodes the text of a constant. False if it escapes a plain character, or leaves any other unescaped. `decoded` may be NULL. */
 static bool decode(nj_span text, unsigned char *decoded, nj_span *value)
 {
     size_t size = 0;
@@ -210,7 +210,7 @@ static bool is_constant(nj_span type)
     return type.size <= sizeof decoded && nj_type_constant(type, decoded, &value);
 }
 
-/* How many values a call has for a tuple: its leaves, and the tuples within. */
+/* Returns the number of values that a call has for a tuple: its leaves and inner tuples. */
 static size_t values_of(nj_span text)
 {
     size_t count = 0;
@@ -235,14 +235,14 @@ bool nj_next_member(nj_span *rest, nj_span *member)
         depth += (c == '(' || c == '[' || c == '<') - (c == ')' || c == ']' || c == '>');
     }
     *member = (nj_span){rest->at, end};
-    /* a comma at the end leaves nothing behind it, which is no member either: see is_tuple */
+    /* is_tuple refuses a comma at the end, after which this finds no member */
     *rest = from(*rest, end + (end < rest->size));
     return true;
 }
 
 static nj_span members_of(nj_span tuple)
 {
-    /* a lone parenthesis is no type, and has no members */
+    /* a lone parenthesis is no type; it gets no members */
     return (nj_span){tuple.at + 1, tuple.size < 2 ? 0 : tuple.size - 2};
 }
 
@@ -290,7 +290,7 @@ typedef struct {
     size_t size;
 } nj_path;
 
-/* Appends a place; false if the path is longer than any of a table. */
+/* Appends a place to a path; false if the path becomes longer than any in a table. */
 static bool add_place(nj_path *path, size_t place)
 {
     char digits[24];

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 
 enum {
-    /* CUtensorMapDataType of cuda.h, of two values of 4 bits in a byte with padding */
+    /* the CUtensorMapDataType of cuda.h for padded 4-bit values */
     PADDED_FP4 = 14,
-    /* CUtensorMapSwizzle of cuda.h: 16 bytes times two to this power is the width; what comes behind is wider than that */
+    /* a CUtensorMapSwizzle of cuda.h, 16 << 3 bytes wide; later values count as this wide */
     SWIZZLE_128 = 3,
 };
 
-/* Whether copies of the map's block make up the type's: Triton copies a wide block in parts, and splits it among CTAs. */
+/* Returns whether the map's block divides the type's: Triton copies a wide block in parts, and splits it among CTAs. */
 static bool covers(const nj_descriptor_name *type, const nj_tensor_map *map)
 {
     bool covers = true;
@@ -52,12 +52,12 @@ nj_packing_fault nj_map_lacks(nj_span type, const nj_tensor_map *map)
     return nj_format("%s", "");
 }
 
-/* A row whose layout is gone through. */
+/* The state of checking the layout of a row. */
 typedef struct {
     const nj_launch_facts *launch;
     const nj_hint_set *set;
     const nj_named *hints; /* sorted */
-    uint32_t hinted;       /* leaves that a hint is of, so far */
+    uint32_t hinted;       /* number of leaves with a hint so far */
     uint32_t slot, slot_count;
     uint32_t map;
     nj_packing_fault fault;
@@ -69,7 +69,7 @@ static bool lacks(nj_walk *walk, nj_packing_fault fault)
     return false;
 }
 
-/* Paths and types are safe to show. */
+/* Returns the start of a path or a type without quotes; neither can contain unprintable characters. */
 static nj_text show(nj_span text)
 {
     return nj_format("%.*s", (int)(text.size < 80 ? text.size : 80), (const char *)text.at);
@@ -80,7 +80,7 @@ static bool starts_with(nj_span text, nj_span start)
     return text.size >= start.size && memcmp(text.at, start.at, start.size) == 0;
 }
 
-/* Whether a slot is the part of a descriptor that it says: of its type, and of a dimension that there is. */
+/* Returns whether a slot has the type of the descriptor's part that it names, and an existing dimension. */
 static bool is_part(nj_span part, nj_span slot_type, const nj_descriptor_name *described)
 {
     if (nj_span_is(part, ".base")) {
@@ -100,7 +100,7 @@ static bool is_part(nj_span part, nj_span slot_type, const nj_descriptor_name *d
                                      (is_stride && nj_span_is(slot_type, "i64")));
 }
 
-/* Takes the map of a descriptor. */
+/* Checks the next tensor map against a descriptor. */
 static bool take_map(nj_walk *walk, nj_span path, nj_span type)
 {
     const nj_launch_facts *launch = walk->launch;
@@ -112,7 +112,7 @@ static bool take_map(nj_walk *walk, nj_span path, nj_span type)
                                                        show(path).text, show(type).text));
 }
 
-/* Takes the slots of a descriptor: at least one. */
+/* Checks the slots of a descriptor, at least one. */
 static bool take_parts(nj_walk *walk, nj_span path, nj_span type)
 {
     nj_descriptor_name described = nj_descriptor_parts(type);
@@ -153,7 +153,7 @@ static bool take_leaf(void *context, const nj_leaf *leaf)
     return right || lacks(walk, nj_format("%.80s as %.80s", show(path).text, show(type).text));
 }
 
-/* Whether the last slots are both scratch pointers, as they must be. */
+/* Returns whether the last two slots are the scratch pointers, as they must be. */
 static bool ends_with_scratch(const nj_launch_facts *launch)
 {
     static const char *const sources[] = {NJ_GLOBAL_SCRATCH, NJ_PROFILE_SCRATCH};
@@ -177,7 +177,7 @@ static bool compare_leaf(void *context, const nj_leaf *leaf)
     return !search->found;
 }
 
-/* Checks that each hint is of a leaf. */
+/* Checks that each hint names a leaf. */
 static bool check_hints(const nj_table *table, uint32_t signature, const nj_hint_set *set, nj_error *error)
 {
     nj_search search = {.found = true};
@@ -198,14 +198,14 @@ static bool refuse_packing(const nj_walk *walk, nj_error *error)
     return nj_break(error, "layout", got.text, "expected %s", walk->fault.text);
 }
 
-/* Checks the params that are packed for a signature and its sorted hints. */
+/* Checks the slots and tensor maps of a launch against a signature and its sorted hints. */
 static bool check_packing(const nj_table *table, uint32_t signature, const nj_hint_set *set, const nj_named *hints,
                           const nj_launch_facts *launch, nj_error *error)
 {
     bool has_scratch = ends_with_scratch(launch);
     nj_walk walk = {launch, set, hints, 0, 0, launch->slot_count - (has_scratch ? 2 : 0), 0, {""}};
     bool packed = nj_walk_signature(table, signature, take_leaf, &walk);
-    /* a hint of no leaf is the cause of what else is wrong */
+    /* a hint that names no leaf causes the other faults, so it is reported first */
     if ((!packed || walk.hinted < set->count) && !check_hints(table, signature, set, error)) {
         return false;
     }
@@ -219,7 +219,7 @@ static bool check_packing(const nj_table *table, uint32_t signature, const nj_hi
     return packed || refuse_packing(&walk, error);
 }
 
-/* Sorts hints for look-up, into `names`, which has room for all. */
+/* Fills `names` with the leaves of hints, sorted for look-up. */
 static void sort_hints(const nj_hint_set *set, nj_named *names)
 {
     for (uint32_t i = 0; i < set->count; i++) {
@@ -245,7 +245,7 @@ bool nj_check_packing(const nj_table *table, size_t row, const nj_launch_facts *
     return check_row(table, row, launch, names, error);
 }
 
-/* The facts of a row that decide how its params are packed. */
+/* The facts of a row that determine how its params are packed. */
 typedef struct {
     uint32_t launch, signature, hints, row;
 } nj_packed;
@@ -265,7 +265,7 @@ static int compare_packed(const void *a, const void *b)
     return left->row < right->row ? -1 : left->row > right->row;
 }
 
-/* Checks one launch, and the rows that it is of: those of equal signature and hints once. */
+/* Checks one launch and its rows; of rows with equal signature and hints only one. */
 static bool check_launch(const nj_table *table, uint32_t number, const nj_packed *packed, size_t count, nj_named *names, nj_error *error)
 {
     nj_launch_facts launch;

@@ -30,11 +30,11 @@ static size_t longest_signature(const nj_table *table)
     return longest;
 }
 
-/* Counts the points that cases take on some type axes. */
+/* The state of counting the distinct points of cases on some type axes. */
 typedef struct {
     const nj_table *table;
-    uint32_t *order, *sorted; /* the cases, as sorted so far */
-    uint32_t *starts;         /* of the cases on each place of an axis */
+    uint32_t *order, *sorted; /* the cases as sorted so far, and room to sort them by the next axis */
+    uint32_t *starts;         /* for each place of an axis: the index of its next case in `sorted` */
     uint64_t known_axes;      /* the axes that were counted last, as bits */
     uint32_t known_points;
 } nj_points;
@@ -44,7 +44,7 @@ static uint32_t place_of(const nj_points *points, uint32_t number, uint32_t axis
     return points->table->cases[number].places[axis];
 }
 
-/* Sorts the cases by their place on an axis; those of one place keep their order. */
+/* Sorts the cases by their place on an axis; ties keep their order. */
 static void sort_by(nj_points *points, uint32_t axis)
 {
     const nj_table *table = points->table;
@@ -75,7 +75,7 @@ static bool same_point(const nj_points *points, uint32_t one, uint32_t other, ui
     return same;
 }
 
-/* Counts the points of some axes, given as bits; one if there are none. */
+/* Returns the number of distinct points of cases on some axes, given as bits; 1 for no axes. */
 static uint32_t count_points(nj_points *points, uint64_t axes)
 {
     const nj_table *table = points->table;
@@ -111,7 +111,7 @@ static bool contains(nj_span text, nj_span word)
     return false;
 }
 
-/* The type axes that an expression names, as bits. A name within another word is taken for the name: that only counts more. */
+/* Returns the type axes that an expression names, as bits. A name within another word counts too, which can only raise the result. */
 static uint64_t axes_in(const nj_table *table, nj_span text)
 {
     uint64_t axes = 0;
@@ -127,7 +127,7 @@ typedef struct {
     uint64_t choosing, naming;
 } nj_work;
 
-/* Adds what an expression takes that is evaluated for so many configs. */
+/* Adds the work of an expression that is evaluated for `configs` configs. */
 static bool add_work(nj_points *points, nj_span text, uint64_t configs, nj_work *work, nj_error *error)
 {
     uint64_t chars = nj_chars(text), count = count_points(points, axes_in(points->table, text));
