@@ -12,7 +12,7 @@ typedef enum {
     NJ_TAG_NONE = 1,
     NJ_TAG_BOOL = 2,
     NJ_TAG_INT = 3,
-    NJ_TAG_OPAQUE = 4, /* a double's bits, or the id of an interned value; never equal (see NJ_OPAQUE_BASE) */
+    NJ_TAG_OPAQUE = 4, /* a double's bits, or the id of an interned value; their ranges are disjoint: see NJ_OPAQUE_BASE */
     NJ_TAG_POINTER = 5,
     NJ_TAG_UINT = 6,    /* an int from 2^63 to 2^64 - 1 */
     NJ_TAG_UNKNOWN = 7, /* a value that no key can hold, so that no plan is cached for its calls */
