@@ -31,7 +31,7 @@ static int number_type(nj_param_types *param, nj_span text, nj_ids *ids, int lik
     return number;
 }
 
-/* Returns whether all types but None are pointers. */
+/* Returns whether all types but None are pointers, at least one. */
 static bool takes_addresses(const nj_param_types *param)
 {
     bool any = false;
