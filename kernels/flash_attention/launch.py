@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from nojit.kernels.attention.arguments import qkv_arguments
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.attention.checks import FP8
 from nojit.kernels.attention.widths import tile_width, tile_widths
@@ -126,14 +127,11 @@ def launch_over_pointers(
 
     `caller`: allocates and launches, or also records both for replays.
     """
-    batch, heads, q_len, head_dim = q.shape
-    kv_heads, kv_len, v_dim = v.shape[1:]
-    kernel, block_d, block_dv = _kernel_over_pointers(q, v_dim)
+    batch, heads = q.shape[:2]
+    kernel, block_d, block_dv = _kernel_over_pointers(q, v.shape[3])
     caller.launch(
         kernel,
-        q_ptr=q,
-        k_ptr=k,
-        v_ptr=v,
+        **qkv_arguments(q, k, v, batch),
         out_ptr=out,
         lse_ptr=lse,
         scale=scale,
@@ -141,14 +139,6 @@ def launch_over_pointers(
         right=mask.right,
         batch=batch,
         heads=heads,
-        group=heads // kv_heads,
-        q_len=q_len,
-        kv_len=kv_len,
-        head_dim=head_dim,
-        v_dim=v_dim,
-        **named("stride_q", "bhm", q.stride()[:3]),
-        **named("stride_k", "bhn", k.stride()[:3]),
-        **named("stride_v", "bhn", v.stride()[:3]),
         **named("stride_o", "bhm", out.stride()[:3]),
         MASK=mask.mode,
         BLOCK_D=block_d,

@@ -8,6 +8,7 @@ from typing import Final
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.attention.arguments import qkv_arguments
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.attention.outputs import Gradients, prepared
 from nojit.kernels.attention.widths import tile_width, tile_widths
@@ -100,13 +101,10 @@ def launch_dkdv_over_pointers(
     mask: BandMask,
 ) -> None:
     """Launch the pointer kernel for the gradients of k and v: any strides, alignment, head dimension and mask."""
-    batch, heads, q_len, head_dim = q.shape
-    kv_heads, kv_len, v_dim = v.shape[1:]
-    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
+    batch, kv_heads = q.shape[0], v.shape[1]
+    block_d, block_dv = tile_widths(q.shape[3], v.shape[3], MIN_WIDTH)
     library.get("flash_attention_bwd_dkdv")(
-        q_ptr=q,
-        k_ptr=k,
-        v_ptr=v,
+        **qkv_arguments(q, k, v, batch),
         dout_ptr=dout,
         lse_ptr=lse,
         delta_ptr=delta,
@@ -117,14 +115,6 @@ def launch_dkdv_over_pointers(
         right=mask.right,
         batch=batch,
         kv_heads=kv_heads,
-        group=heads // kv_heads,
-        q_len=q_len,
-        kv_len=kv_len,
-        head_dim=head_dim,
-        v_dim=v_dim,
-        **named("stride_q", "bhm", q.stride()[:3]),
-        **named("stride_k", "bhn", k.stride()[:3]),
-        **named("stride_v", "bhn", v.stride()[:3]),
         **named("stride_g", "bhm", dout.stride()[:3]),
         **named("stride_dk", "bhn", dk.stride()[:3]),
         **named("stride_dv", "bhn", dv.stride()[:3]),
@@ -146,13 +136,10 @@ def launch_dq_over_pointers(
     mask: BandMask,
 ) -> None:
     """Launch the pointer kernel for the gradient of q: any strides, alignment, head dimension and mask."""
-    batch, heads, q_len, head_dim = q.shape
-    kv_heads, kv_len, v_dim = v.shape[1:]
-    block_d, block_dv = tile_widths(head_dim, v_dim, MIN_WIDTH)
+    batch, heads = q.shape[:2]
+    block_d, block_dv = tile_widths(q.shape[3], v.shape[3], MIN_WIDTH)
     library.get("flash_attention_bwd_dq")(
-        q_ptr=q,
-        k_ptr=k,
-        v_ptr=v,
+        **qkv_arguments(q, k, v, batch),
         dout_ptr=dout,
         lse_ptr=lse,
         delta_ptr=delta,
@@ -162,14 +149,6 @@ def launch_dq_over_pointers(
         right=mask.right,
         batch=batch,
         heads=heads,
-        group=heads // kv_heads,
-        q_len=q_len,
-        kv_len=kv_len,
-        head_dim=head_dim,
-        v_dim=v_dim,
-        **named("stride_q", "bhm", q.stride()[:3]),
-        **named("stride_k", "bhn", k.stride()[:3]),
-        **named("stride_v", "bhn", v.stride()[:3]),
         **named("stride_g", "bhm", dout.stride()[:3]),
         **named("stride_dq", "bhm", dq.stride()[:3]),
         MASK=mask.mode,

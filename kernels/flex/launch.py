@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from nojit.kernels.attention.arguments import qkv_arguments
 from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_width, tile_widths
 from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
 from nojit.kernels.calls.memos import DIRECT, Caller
-from nojit.kernels.calls.strides import kv_strides, named
+from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import described, processors, takes_maps
 from nojit.kernels.flash_attention.launch import Maps
 from nojit.kernels.score_mod.modification import Modification, mod_arguments
@@ -125,15 +126,12 @@ def launch_over_pointers(
     `tables`: the mask; `mod`: the score modification as kernels take it; `caller`: allocates and launches, or also
     records both for replays.
     """
-    batch, heads, q_len, head_dim = q.shape
-    _, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
+    batch, heads = q.shape[:2]
+    block_d, block_dv = tile_widths(q.shape[3], v.shape[3], FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     caller.launch(
         "flex_attention_fwd",
-        q_ptr=q,
-        k_ptr=k,
-        v_ptr=v,
+        **qkv_arguments(q, k, v, batch),
         out_ptr=out,
         lse_ptr=lse,
         **mask_pointers(tables, tables.by_query),
@@ -143,14 +141,6 @@ def launch_over_pointers(
         **numbers,
         batch=batch,
         heads=heads,
-        group=heads // kv_heads,
-        q_len=q_len,
-        kv_len=kv_len,
-        head_dim=head_dim,
-        v_dim=v_dim,
-        **named("stride_q", "bhm", q.stride()[:3]),
-        **named("stride_k", "bhn", kv_strides(k, batch)),
-        **named("stride_v", "bhn", kv_strides(v, batch)),
         **named("stride_o", "bhm", out.stride()[:3]),
         MASK=tables.mode,
         SCORE_MOD=mod.function,

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 import torch
 from nojit.kernels import library
+from nojit.kernels.attention.arguments import qkv_arguments
 from nojit.kernels.attention.band_masks import NO_MASK, BandMask
 from nojit.kernels.attention.outputs import Gradients, prepared
 from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_widths
 from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
-from nojit.kernels.calls.strides import kv_strides, named
+from nojit.kernels.calls.strides import named
 from nojit.kernels.flash_attention import launch_bwd as flash
 from nojit.kernels.flash_attention.launch_bwd import launch_delta
 from nojit.kernels.flex import launch_sm90_bwd
@@ -140,14 +141,12 @@ def launch_dkdv(
 
     `tables`: the mask; `mod`: the score modification as kernels take it.
     """
-    batch, heads, q_len, head_dim = q.shape
-    kv_batch, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
+    batch = q.shape[0]
+    kv_batch, kv_heads = v.shape[:2]
+    block_d, block_dv = tile_widths(q.shape[3], v.shape[3], FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     library.get("flex_attention_bwd_dkdv")(
-        q_ptr=q,
-        k_ptr=k,
-        v_ptr=v,
+        **qkv_arguments(q, k, v, kv_batch),
         dout_ptr=dout,
         lse_ptr=lse,
         delta_ptr=delta,
@@ -161,14 +160,6 @@ def launch_dkdv(
         kv_batch=kv_batch,
         shared=batch // kv_batch,
         kv_heads=kv_heads,
-        group=heads // kv_heads,
-        q_len=q_len,
-        kv_len=kv_len,
-        head_dim=head_dim,
-        v_dim=v_dim,
-        **named("stride_q", "bhm", q.stride()[:3]),
-        **named("stride_k", "bhn", k.stride()[:3]),
-        **named("stride_v", "bhn", v.stride()[:3]),
         **named("stride_g", "bhm", dout.stride()[:3]),
         **named("stride_dk", "bhn", dk.stride()[:3]),
         **named("stride_dv", "bhn", dv.stride()[:3]),
@@ -195,14 +186,11 @@ def launch_dq(
 
     `tables`: the mask; `mod`: the score modification as kernels take it.
     """
-    batch, heads, q_len, head_dim = q.shape
-    _, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
+    batch, heads = q.shape[:2]
+    block_d, block_dv = tile_widths(q.shape[3], v.shape[3], FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     library.get("flex_attention_bwd_dq")(
-        q_ptr=q,
-        k_ptr=k,
-        v_ptr=v,
+        **qkv_arguments(q, k, v, batch),
         dout_ptr=dout,
         lse_ptr=lse,
         delta_ptr=delta,
@@ -214,14 +202,6 @@ def launch_dq(
         **numbers,
         batch=batch,
         heads=heads,
-        group=heads // kv_heads,
-        q_len=q_len,
-        kv_len=kv_len,
-        head_dim=head_dim,
-        v_dim=v_dim,
-        **named("stride_q", "bhm", q.stride()[:3]),
-        **named("stride_k", "bhn", kv_strides(k, batch)),
-        **named("stride_v", "bhn", kv_strides(v, batch)),
         **named("stride_g", "bhm", dout.stride()[:3]),
         **named("stride_dq", "bhm", dq.stride()[:3]),
         MASK=tables.mode,
@@ -249,16 +229,13 @@ def launch_captured(
     `dlse`: gradient by the log-sums, or None for zero; `tables`: the mask; `mod`: the score modification as kernels
     take it.
     """
-    batch, heads, q_len, head_dim = q.shape
-    _, kv_heads, kv_len, v_dim = v.shape
-    block_d, block_dv = tile_widths(head_dim, v_dim, FLEX_WIDTH_MIN)
+    batch, heads = q.shape[:2]
+    block_d, block_dv = tile_widths(q.shape[3], v.shape[3], FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(mod, lse, q)
     dfirst, dsecond, dbias = of_captured
     shape = (0, 0, 0, 0) if not dbias.numel() else _shared_strides(dbias)
     library.get("flex_attention_bwd_captured")(
-        q_ptr=q,
-        k_ptr=k,
-        v_ptr=v,
+        **qkv_arguments(q, k, v, batch),
         dout_ptr=dout,
         lse_ptr=lse,
         delta_ptr=delta,
@@ -276,14 +253,6 @@ def launch_captured(
         **named("dbias_stride_", "bhmn", shape),
         batch=batch,
         heads=heads,
-        group=heads // kv_heads,
-        q_len=q_len,
-        kv_len=kv_len,
-        head_dim=head_dim,
-        v_dim=v_dim,
-        **named("stride_q", "bhm", q.stride()[:3]),
-        **named("stride_k", "bhn", kv_strides(k, batch)),
-        **named("stride_v", "bhn", kv_strides(v, batch)),
         **named("stride_g", "bhm", dout.stride()[:3]),
         MASK=tables.mode,
         SCORE_MOD=mod.function,
