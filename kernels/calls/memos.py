@@ -28,8 +28,8 @@ class Caller(Protocol):
     def make(self, function: Callable[..., Tensor], *args: Any, **named: Any) -> Tensor:
         """Call a function that allocates or converts a tensor, and return the tensor."""
 
-    def launch(self, kernel: str, *args: Any, **named: Any) -> None:
-        """Launch the kernel with the manifest name `kernel`; pass its params by name, in the manifest's order."""
+    def launch(self, kernel: str, /, *args: Any, **named: Any) -> None:
+        """Launch the kernel with the manifest name `kernel`; pass its params by name, most of them in the manifest's order."""
 
     def constant(self, *tensors: Tensor) -> None:
         """Declare tensors that are the same in all calls with the same cache key."""
@@ -41,7 +41,7 @@ class _Direct:
     def make(self, function: Callable[..., Tensor], *args: Any, **named: Any) -> Tensor:
         return function(*args, **named)
 
-    def launch(self, kernel: str, *args: Any, **named: Any) -> None:
+    def launch(self, kernel: str, /, *args: Any, **named: Any) -> None:
         library.get(kernel)(*args, **named)
 
     def constant(self, *tensors: Tensor) -> None:
@@ -128,7 +128,7 @@ class RecipeWriter:
         self._name(result, self._write(function, args, named, keeps=True))
         return result
 
-    def launch(self, kernel: str, *args: Any, **named: Any) -> None:
+    def launch(self, kernel: str, /, *args: Any, **named: Any) -> None:
         """Launch the kernel with the manifest name `kernel`, and record the launch."""
         self._launching.kernel(kernel)(*args, **named)
         self._write(self.source.kernel(kernel), args, named, keeps=False)
