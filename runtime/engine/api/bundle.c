@@ -105,7 +105,6 @@ static bool open_reader(nj_bundle *it, nj_span memory, nj_error *error)
 
 static void drop_bundle(nj_bundle *it)
 {
-    pthread_mutex_destroy(&it->lock);
     free(it->path);
     free(it->texts);
     free(it->kernel_names);
@@ -123,7 +122,6 @@ static nj_bundle *open_bundle(const char *path, nj_span memory, const nj_options
         nj_no_memory(error);
         return NULL;
     }
-    pthread_mutex_init(&it->lock, NULL);
     it->path = path == NULL ? NULL : malloc(strlen(path) + 1);
     if (it->path != NULL) {
         strcpy(it->path, path);

@@ -6,7 +6,6 @@
 #include "base/struct_size.h"
 #include "bundle/reader.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 struct nj_bundle {
@@ -18,7 +17,6 @@ struct nj_bundle {
     char *texts;                 /* owns all names below, each NUL-terminated */
     const char *name, *version, *arch_name, *image_arch_name;
     const char **kernel_names, **attachment_names;
-    pthread_mutex_t lock;          /* not taken: kernels and attachments are added by compare-and-swap */
     _Atomic(nj_kernel *) *kernels; /* open kernels, by number; NULL until first requested */
     _Atomic(void *) *attachments;  /* bytes of attachments, by number; NULL until first requested */
 };
