@@ -186,10 +186,10 @@ typedef enum nj_dtype {
 
 /* A tensor descriptor, as Triton's TensorDescriptor. Arrays list the outermost dimension first; their entries from `rank` on are 0.
  *
- * Triton has no `box` and no `steps`; they let a kernel load, say, each second row of an image. One TMA copy takes box[i] elements of
- * dimension i, each steps[i]-th one, and writes them to shared memory one after the other. A box has as many elements as the block,
- * and the same last size; box[i] * steps[i] is at most 256, and the last step is 1. Only NVIDIA's GPUs from sm_90 on have TMA: where
- * the kernel was compiled without, both are ignored. */
+ * `box` and `steps` are additions to Triton's descriptor: with them, a kernel loads every second row of an image, for example. One TMA
+ * copy takes box[i] elements of dimension i at distances of steps[i], and writes them to shared memory without gaps. A box has as
+ * many elements as the block, and the same last size; box[i] * steps[i] is at most 256, and the last step is 1. Only NVIDIA's GPUs
+ * from sm_90 on have TMA. Kernels that were compiled for other GPUs ignore both. */
 typedef struct nj_tensor_descriptor {
     size_t size;
     uint64_t address; /* a multiple of 16 */
