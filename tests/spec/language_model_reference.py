@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.spec.pages import ROOT
+from tests.spec.pages import ROOT, with_commas
 
 __all__ = ["render_shares", "render_speedups"]
 
@@ -64,10 +64,6 @@ def _names() -> list[str]:
 
 
 def _table(rows: list[list[str]]) -> str:
-    head = ["part", *(_with_commas(label) for label in _passes())]
+    head = ["part", *(with_commas(label) for label in _passes())]
     lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
     return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]]) + "\n"
-
-
-def _with_commas(label: str) -> str:
-    return " ".join(f"{int(word):,}" if word.isdigit() else word for word in label.split(" "))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
-__all__ = ["PAGES", "ROOT", "Block", "blocks", "generated", "replace_generated", "rows", "without_code"]
+__all__ = ["PAGES", "ROOT", "Block", "blocks", "generated", "replace_generated", "rows", "with_commas", "without_code"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -99,3 +99,8 @@ def replace_generated(page: Path, name: str, text: str) -> None:
     start = old.index(f"<!-- generated: {name} -->\n") + len(f"<!-- generated: {name} -->\n")
     end = old.index("<!-- end -->", start)
     page.write_text(old[:start] + text + old[end:], encoding="utf-8")
+
+
+def with_commas(text: str) -> str:
+    """Return a text with commas in its numbers of four digits and more, unless they follow a letter."""
+    return re.sub(r"(?<![A-Za-z\d])\d{4,}", lambda number: f"{int(number[0]):,}", text)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
-from tests.spec.pages import ROOT
+from tests.spec.pages import ROOT, with_commas
 
 __all__ = ["render_all", "render_few"]
 
@@ -53,10 +52,5 @@ def _cells(spread: dict[str, Any] | None, *, shown: bool) -> str:
     cells = [f"{spread['shapes']}", f"{spread['mean']:.2f}", f"{spread['tenth']:.2f}"]
     if shown:
         ratio, shape = spread["worst"][0]
-        cells.append(f"{ratio:.2f} ({_with_commas(shape)})")
+        cells.append(f"{ratio:.2f} ({with_commas(shape)})")
     return " | ".join(cells)
-
-
-def _with_commas(shape: str) -> str:
-    """Return a shape with commas in its numbers of four digits and more."""
-    return re.sub(r"(?<![A-Za-z\d])\d{4,}", lambda number: f"{int(number[0]):,}", shape)
