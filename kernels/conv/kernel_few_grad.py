@@ -81,9 +81,11 @@ def conv_few_grad_kernel(
     cols = col + tl.arange(0, BLOCK_N)
     in_rows = rows < m_len
     in_cols = cols < n_len
-    line = rows // size_w
-    index = (line // size_h).to(tl.int64)
-    h, w = line % size_h, rows % size_w
+    # where the stride is longer than the image, a class may be empty
+    high, wide = tl.maximum(size_h, 1), tl.maximum(size_w, 1)
+    line = rows // wide
+    index = (line // high).to(tl.int64)
+    h, w = line % high, rows % wide
     from_h, from_w = h + base_h, w + base_w
     # with a stride, neighbouring taps of a class read neighbouring positions
     ptrs = grad_ptr + (index * stride_gn + from_h.to(tl.int64) * stride_gh + from_w.to(tl.int64) * stride_gw) * VECTOR

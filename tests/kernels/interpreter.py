@@ -41,8 +41,8 @@ class TensorArgument:
 class Interpreter:
     """The child process, and the calls to it."""
 
-    def __init__(self, manifests: Path = ROOT / "manifests") -> None:
-        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    def __init__(self, manifests: Path = ROOT / "manifests", *, warnings: str = "") -> None:
+        environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": warnings}
         self._child = subprocess.Popen(
             [sys.executable, "-m", "tests.kernels.interpreter_worker", str(manifests)],
             stdin=subprocess.PIPE,

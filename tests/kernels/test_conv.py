@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tests.kernels.accuracy import assert_accurate
+from tests.kernels.interpreter import Interpreter
 
 LAST = torch.channels_last
 TORCHS = {conv2d: functional.conv2d, conv3d: functional.conv3d}
@@ -501,6 +503,14 @@ def test_input_gradients_of_few_channels_are_summed_class_by_class(case, parts, 
     check(conv2d, few(shape, channels, taps, torch.float16, "channels"), **words)
     assert "conv_few_grad" in launched
     assert ("bmm_merge" in launched) == (parts > 1)
+
+
+def test_empty_classes_divide_nothing_by_their_size():
+    """A division by 0 has no result on a GPU, even if nothing reads it."""
+    values = few((1, 8, 2, 3), 8, (3, 3), torch.float16, "channels")
+    refused = ",".join(f"error:divide by zero encountered in {name}" for name in ("fmod", "floor_divide", "remainder"))
+    with closing(Interpreter(warnings=refused)) as interpreter, library.override(interpreter):
+        check(conv2d, values, padding=1, stride=4)
 
 
 def test_input_gradients_of_few_channels_are_whole_where_the_batch_must_not_matter(launched, monkeypatch):
