@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib.util import find_spec
 from types import FrameType
 from typing import NoReturn
 
@@ -17,12 +18,11 @@ __all__ = ["main"]
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
     _open_closed_streams()
-    try:
-        from nojit.aot.cli.group import cli  # the runtime alone installs the script too, without click
-    except ModuleNotFoundError as error:
-        if error.name != "click":
-            raise
+    # the runtime alone installs the script, too; rich is slow to import, and few commands need it
+    if any(find_spec(name) is None for name in ("click", "rich")):
         sys.exit("error: the command line of nojit needs the extra cli: pip install 'nojit[cli]'")
+    from nojit.aot.cli.group import cli
+
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         # a signal that the parent process ignored stays ignored
         if signal.getsignal(number) is usual:

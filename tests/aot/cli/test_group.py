@@ -280,8 +280,10 @@ def test_without_zstandard_no_compiler_is_asked_for(bundle: Path, tmp_path: Path
     assert "pip install 'nojit[build]'" in python(code, "build", **outside).stderr
 
 
-def test_without_click_the_script_names_the_extra() -> None:
-    result = python("import sys; sys.modules['click'] = None\nfrom nojit.aot.cli import main; main()")
+@pytest.mark.parametrize("name", ["click", "rich"])
+def test_without_click_or_rich_the_script_names_the_extra_before_it_works(name: str) -> None:
+    missing = f"from importlib import util; real = util.find_spec; util.find_spec = lambda name: None if name == {name!r} else real(name)"
+    result = python(f"{missing}\nfrom nojit.aot.cli import main; main()")
     assert result.returncode == 1
     assert result.stderr == "error: the command line of nojit needs the extra cli: pip install 'nojit[cli]'\n"
 
