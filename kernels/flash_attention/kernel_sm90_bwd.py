@@ -3,7 +3,7 @@
 After Shah et al. 2024, https://arxiv.org/abs/2407.08608.
 
 A program owns `BLOCK_N` keys of a key head. It processes the tiles of `BLOCK_M` queries that see any of these keys,
-last tile first, and each tile once for every query head that shares the keys. It keeps the gradients of its keys and
+last tile first, and each tile once for every query head, or a part of the query heads, that shares the keys. It keeps the gradients of its keys and
 values in registers. Its contribution to the gradient of a tile of queries goes through shared memory to a workspace in
 global memory, to which TMA adds it in fp32.
 
@@ -96,13 +96,14 @@ def _produce(maps, memory, barriers, sizes, where):
     q_map, k_map, v_map, dout_map, stat_map = maps
     k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory = memory
     k_full, v_full, q_full, q_empty, dout_full, dout_empty = barriers
-    group = sizes[1]
+    _, group, parts = sizes
     index_b, index_kv, key_start, first, last = where
+    of_keys = index_kv // parts
     STAGES: gl.constexpr = q_memory.shape[0]
     BLOCK_M: gl.constexpr = q_memory.shape[3]
     mbarrier.expect(k_full, 2 * k_map.block_type.nbytes)
     for part in gl.static_range(2):
-        copy_in(k_map, [index_b, index_kv, key_start + part * ROWS, 0], k_full, k_memory.index(part))
+        copy_in(k_map, [index_b, of_keys, key_start + part * ROWS, 0], k_full, k_memory.index(part))
     used = 0
     for place in range(last - first):
         start = (last - 1 - place) * BLOCK_M
@@ -116,7 +117,7 @@ def _produce(maps, memory, barriers, sizes, where):
             if used == 0:
                 mbarrier.expect(v_full, 2 * v_map.block_type.nbytes)
                 for part in gl.static_range(2):
-                    copy_in(v_map, [index_b, index_kv, key_start + part * ROWS, 0], v_full, v_memory.index(part))
+                    copy_in(v_map, [index_b, of_keys, key_start + part * ROWS, 0], v_full, v_memory.index(part))
             mbarrier.wait(dout_empty.index(stage), phase)
             mbarrier.expect(dout_full.index(stage), dout_map.block_type.nbytes + stat_map.block_type.nbytes)
             copy_in(dout_map, [index_b, index_h, start, 0], dout_full.index(stage), dout_memory.index(stage))
@@ -131,7 +132,7 @@ def _add(sum_map, sum_memory, sum_full, sum_empty, turn_ptr, sizes, where, numbe
     With `turn_ptr`, key tiles are added in order; without, in any order. `number` is the key tile, `WIDE` that BLOCK_D
     is 128.
     """
-    heads, group = sizes
+    heads, group, _ = sizes
     index_b, index_kv, _, first, last = where
     used = 0
     for place in range(last - first):
@@ -398,6 +399,7 @@ def flash_attention_bwd_sm90_kernel(
     batch,
     heads,
     group,
+    parts,
     q_len,
     kv_len,
     CAUSAL: gl.constexpr,
@@ -408,14 +410,17 @@ def flash_attention_bwd_sm90_kernel(
 ):
     """Write the gradients of keys and values, and add up the unscaled gradient of queries, in fp32.
 
-    The TMA descriptors describe q and dout [batch, heads, q_len, dim]; k, v and their gradients [batch, heads // group,
-    kv_len, dim]; `stat_map` the statistics that `flash_attention_bwd_sm90_prepare_kernel` wrote, fp32 [2, batch, heads,
-    q_len rounded up to `BLOCK_M`]; and `sum_map` the sums for queries, fp32 [batch, heads, q_len, head_dim]. `BLOCK_D`
-    is 64 or 128; smaller head dimensions are padded. `turn_ptr` is int32 [batch, heads, cdiv(q_len, BLOCK_M)], zeroed,
-    to add in the order of keys; or None to add in any order, to sums zeroed beforehand. Sums of fully masked queries
-    are not written. With `CAUSAL`, query m sees the keys up to m + `causal_offset`. Shared memory holds `STAGES` tiles
-    of queries. `SPAN` is the number of queries of all heads that are processed at a time. Grid: cdiv(kv_len, 128) *
-    batch * heads // group in x.
+    A program sums over `group` query heads, a part of those that share a key head; a key head has `parts` such parts.
+
+    The TMA descriptors describe q and dout [batch, heads, q_len, dim]; k and v [batch, heads // group // parts, kv_len,
+    dim]; `dk_map` and `dv_map` the gradients of each part [batch, heads // group, kv_len, dim]; `stat_map` the
+    statistics that `flash_attention_bwd_sm90_prepare_kernel` wrote, fp32 [2, batch, heads, q_len rounded up to
+    `BLOCK_M`]; and `sum_map` the sums for queries, fp32 [batch, heads, q_len, head_dim]. `BLOCK_D` is 64 or 128;
+    smaller head dimensions are padded. `turn_ptr` is int32 [batch, heads, cdiv(q_len, BLOCK_M)], zeroed, to add in the
+    order of keys; or None to add in any order, to sums zeroed beforehand. Sums of fully masked queries are not written.
+    With `CAUSAL`, query m sees the keys up to m + `causal_offset`. Shared memory holds `STAGES` tiles of queries.
+    `SPAN` is the number of queries of all heads that are processed at a time. Grid: cdiv(kv_len, 128) * batch * heads
+    // group in x.
     """
     gl.static_assert(BLOCK_M + BLOCK_D == 192, "BLOCK_M is 64 at width 128, and 128 at width 64")
     BLOCK_N: gl.constexpr = 2 * ROWS
@@ -428,7 +433,7 @@ def flash_attention_bwd_sm90_kernel(
     k_memory, v_memory, q_memory, dout_memory, lse_memory, delta_memory, _, sum_memory = memory
     k_full, v_full, q_full, q_empty, dout_full, dout_empty, _, sum_full, sum_empty, _ = barriers
     fence_async_shared()
-    sizes = (heads, group)
+    sizes = (heads, group, parts)
     where = (batch_head // kv_heads, batch_head % kv_heads, key_start, first, last)
     tiles = gl.cdiv(q_len, BLOCK_M)
     out_maps = (dk_map, dv_map)

@@ -10,7 +10,8 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.calls.strides import named
-from nojit.kernels.calls.tensor_maps import Described, described, takes_maps
+from nojit.kernels.calls.tensor_maps import Described, described, processors, takes_maps
+from nojit.kernels.flash_attention.gradient_parts import SharedKeys, allocate_parts, fastest_parts, merge_parts
 from torch import Tensor
 
 __all__ = [
@@ -152,12 +153,13 @@ def launch_prepare(
 
 
 def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float, mask: BandMask) -> None:
-    """Launch the main kernel: it writes the gradients of keys and values, and adds up those of queries in `sums`.
+    """Write the gradients of keys and values, and add up those of queries in `sums`.
 
     `maps`: TMA descriptions of operands and gradients; `room`: the workspace of the backward pass.
     """
     batch, heads, q_len, _ = maps.q.shape
     kv_heads, kv_len = maps.k.shape[1:3]
+    written = allocate_parts(maps.dk, maps.dv, _parts_of(maps, mask))
     library.get("flash_attention_bwd_sm90")(
         q_map=maps.q,
         k_map=maps.k,
@@ -165,20 +167,33 @@ def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float
         dout_map=maps.dout,
         stat_map=Described(room.statistics, room.statistics.stride()),
         sum_map=Described(room.sums, room.sums.stride()),
-        dk_map=maps.dk,
-        dv_map=maps.dv,
+        dk_map=written.dk,
+        dv_map=written.dv,
         turn_ptr=room.turns,
         scale=scale,
         causal_offset=mask.right,
         batch=batch,
         heads=heads,
-        group=heads // kv_heads,
+        group=heads // kv_heads // written.parts,
+        parts=written.parts,
         q_len=q_len,
         kv_len=kv_len,
         CAUSAL=mask.mode == "causal",
         BLOCK_D=maps.width,
         BLOCK_M=QUERIES[maps.width],
     )
+    merge_parts(written, maps.dk.base, maps.dv.base)
+
+
+def _parts_of(maps: GradientMaps, mask: BandMask) -> int:
+    """Return into how many parts the query heads that share a key head are divided; 1 under batch invariance."""
+    if library.is_batch_invariant():
+        return 1
+    batch, heads, q_len, _ = maps.q.shape
+    kv_heads, kv_len = maps.k.shape[1:3]
+    tiles = -(-q_len // QUERIES[maps.width])
+    sizes = SharedKeys(batch * kv_heads, heads // kv_heads, tiles, kv_len, maps.width, mask.mode == "causal")
+    return fastest_parts(sizes, processors(maps.q.base))
 
 
 def launch_finish(maps: GradientMaps, room: Workspace, lse: Tensor, dq: Tensor, scale: float) -> None:

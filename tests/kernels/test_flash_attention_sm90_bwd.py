@@ -13,12 +13,8 @@ from nojit.kernels import library
 from nojit.kernels.attention.band_masks import NO_MASK, BandMask, band_mask_of
 from nojit.kernels.attention.outputs import allocate_gradients
 from nojit.kernels.calls import tensor_maps
-from nojit.kernels.flash_attention import (
-    launch_sm90_bwd as backward_sm90,
-)
-from nojit.kernels.flash_attention import (
-    reference,
-)
+from nojit.kernels.flash_attention import gradient_parts, reference
+from nojit.kernels.flash_attention import launch_sm90_bwd as backward_sm90
 from nojit.kernels.flash_attention.launch_bwd import launch_backward
 from nojit.kernels.manifest_kernels import by_position
 from torch import Tensor
@@ -130,8 +126,16 @@ def differentiate(given_, mask=NO_MASK, *, deterministic=True, dlse=None, wanted
 NAMES = ["flash_attention_bwd_sm90_prepare", "flash_attention_bwd_sm90", "flash_attention_bwd_sm90_finish"]
 
 
-@pytest.mark.parametrize(("dim", "v_dim", "width", "rows"), [(40, 64, 64, 128), (40, 96, 128, 64), (128, 8, 128, 64)])
-def test_what_the_kernels_are_asked_for(launches, dim, v_dim, width, rows):
+@pytest.fixture(params=[1, 2, 4])
+def parts(request, monkeypatch) -> int:
+    """Divide the four query heads of a key head into parts."""
+    monkeypatch.setattr(backward_sm90, "fastest_parts", lambda *_: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize(("dims", "width", "rows"), [((40, 64), 64, 128), ((40, 96), 128, 64), ((128, 8), 128, 64)])
+def test_what_the_kernels_are_asked_for(launches, parts, dims, width, rows):
+    dim, v_dim = dims
     given_ = operands(133, 70, dim, v_dim)
     dlse = torch.randn(2, 8, 133)
     lse, (dq, dk, dv) = differentiate(given_, BandMask("causal", 0, 37), dlse=dlse)
@@ -148,15 +152,43 @@ def test_what_the_kernels_are_asked_for(launches, dim, v_dim, width, rows):
     described = gradients[1][:8]
     sums = described[5].base
     assert (sums.shape, sums.dtype) == (q.shape, torch.float32)
-    bases = (q, k, v, dout, statistics, sums, dk, dv)
+    bases = (q, k, v, dout, statistics, sums, *((dk, dv) if parts == 1 else (each.base for each in described[6:])))
     assert all(each.base is value for each, value in zip(described, bases, strict=True))
     assert all(each.strides == value.stride() for each, value in zip(described, bases, strict=True))
+    assert [each.shape for each in described[6:]] == [(2, 2 * parts, 70, dim), (2, 2 * parts, 70, v_dim)]
     assert gradients[1][8] is turns
-    assert gradients[1][9:] == (0.5, 37, 2, 8, 4, 133, 70)
+    assert gradients[1][9:] == (0.5, 37, 2, 8, 4 // parts, parts, 133, 70)
     assert gradients[2] == {"CAUSAL": True, "BLOCK_D": width, "BLOCK_M": rows}
     assert all(one is other for one, other in zip(finish[1][:3], (sums, lse, dq), strict=True))
     assert finish[1][3:] == (0.5, 2, 8, 133, dim, *dq.stride()[:3])
     assert finish[2] == {"BLOCK_D": width}
+
+
+@given(
+    st.builds(
+        gradient_parts.SharedKeys,
+        *(st.integers(1, most) for most in (64, 32, 100, 10_000)),
+        st.sampled_from([64, 128]),
+        st.booleans(),
+    ),
+    st.integers(1, 200),
+)
+def test_parts_hold_equally_many_query_heads_and_full_waves_are_not_divided(sizes, programs):
+    assert sizes.group % gradient_parts.fastest_parts(sizes, programs) == 0
+    full = sizes._replace(kv_len=programs * gradient_parts.KEYS, causal=False)
+    assert gradient_parts.fastest_parts(full, programs) == 1
+
+
+def test_few_tiles_of_few_key_heads_are_divided():
+    sizes = gradient_parts.SharedKeys(kv_heads=2, group=8, tiles=32, kv_len=2_048, width=128, causal=False)
+    assert gradient_parts.fastest_parts(sizes, programs=132) == 4
+    assert gradient_parts.fastest_parts(sizes._replace(causal=True), programs=132) > 1
+
+
+def test_batch_invariance_divides_nothing(launches, monkeypatch):
+    monkeypatch.setattr(library, "is_batch_invariant", lambda: True)
+    differentiate(operands(4_096, 70, 64, 64))
+    assert launches[1][1][13:15] == (4, 1)
 
 
 def test_in_any_order_sums_start_at_zero_and_nobody_takes_turns(launches):
@@ -228,8 +260,8 @@ def test_other_devices_have_no_such_kernel(monkeypatch):
 def emulate(args: tuple[object, ...], named: dict[str, object]) -> None:
     """Do what the kernel for sm_90 does, from the statistics: rows that see nothing keep what their sums held."""
     q, k, v, dout, statistics, sums, dk, dv = (each.base for each in args[:8])
-    turns, scale, offset, *_, group, q_len, kv_len = args[8:]
-    k, v = (value.double().repeat_interleave(group, 1) for value in (k, v))
+    turns, scale, offset, *_, group, parts, q_len, kv_len = args[8:]
+    k, v = (value.double().repeat_interleave(group * parts, 1) for value in (k, v))
     lse, delta = statistics.double()[..., :q_len, None]
     weights = torch.exp2(q.double() @ k.mT * scale * 1.4426950408889634 - lse)
     if named["CAUSAL"]:
@@ -246,10 +278,10 @@ def emulate(args: tuple[object, ...], named: dict[str, object]) -> None:
     dv.copy_((weights.mT @ dout.double()).unflatten(1, (-1, group)).sum(2))
 
 
+@pytest.mark.usefixtures("interpreted", "parts")
 @pytest.mark.parametrize("deterministic", [True, False])
 @pytest.mark.parametrize(("dim", "with_dlse"), [(64, False), (40, True), (96, True)])
-def test_the_kernels_before_and_after(interpreted, monkeypatch, dim, with_dlse, deterministic):
-    del interpreted
+def test_the_kernels_before_and_after(monkeypatch, dim, with_dlse, deterministic):
     monkeypatch.setattr(backward_sm90, "takes_maps", lambda value: value.element_size() == 2)
     real = library.get
     found = {"flash_attention_bwd_sm90": lambda **named: emulate(*by_position("flash_attention_bwd_sm90", (), named))}
