@@ -16,33 +16,34 @@ from nojit.kernels.pointwise.op_from_spec import Operator, load_own
 from torch import Tensor
 
 __all__ = [
-    "add", "add_gelu", "add_relu", "add_silu", "addcmul", "clamp", "div", "exp", "geglu", "gelu", "lerp", "mul", "reglu",
+    "OPERATORS", "add", "add_gelu", "add_relu", "add_silu", "addcmul", "clamp", "div", "exp", "geglu", "gelu", "lerp", "mul", "reglu",
     "relu", "sigmoid", "silu", "sub", "swiglu", "tanh", "vector_add",
 ]  # fmt: skip
 
-_OPERATORS: Final = load_own()
+OPERATORS: Final = load_own()
+"""The operators by name."""
 
-_VECTOR_ADD: Final = _OPERATORS["vector_add"]
-_SUB: Final = _OPERATORS["sub"]
-_ADD_SCALED: Final = _OPERATORS["add_scaled"]
-_MUL: Final = _OPERATORS["mul"]
-_DIV: Final = _OPERATORS["div"]
-_RELU: Final = _OPERATORS["relu"]
-_GELU: Final = _OPERATORS["gelu"]
-_SILU: Final = _OPERATORS["silu"]
-_SIGMOID: Final = _OPERATORS["sigmoid"]
-_TANH: Final = _OPERATORS["tanh"]
-_EXP: Final = _OPERATORS["exp"]
-_SWIGLU: Final = _OPERATORS["swiglu"]
-_GEGLU: Final = _OPERATORS["geglu"]
-_REGLU: Final = _OPERATORS["reglu"]
-_ADD_RELU: Final = _OPERATORS["add_relu"]
-_ADD_SILU: Final = _OPERATORS["add_silu"]
-_ADD_GELU: Final = _OPERATORS["add_gelu"]
-_CLAMP: Final = _OPERATORS["clamp"]
-_ADDCMUL: Final = _OPERATORS["addcmul"]
-_LERP: Final = _OPERATORS["lerp"]
-_LERP_NUMBER: Final = _OPERATORS["lerp_number"]
+_VECTOR_ADD: Final = OPERATORS["vector_add"]
+_SUB: Final = OPERATORS["sub"]
+_ADD_SCALED: Final = OPERATORS["add_scaled"]
+_MUL: Final = OPERATORS["mul"]
+_DIV: Final = OPERATORS["div"]
+_RELU: Final = OPERATORS["relu"]
+_GELU: Final = OPERATORS["gelu"]
+_SILU: Final = OPERATORS["silu"]
+_SIGMOID: Final = OPERATORS["sigmoid"]
+_TANH: Final = OPERATORS["tanh"]
+_EXP: Final = OPERATORS["exp"]
+_SWIGLU: Final = OPERATORS["swiglu"]
+_GEGLU: Final = OPERATORS["geglu"]
+_REGLU: Final = OPERATORS["reglu"]
+_ADD_RELU: Final = OPERATORS["add_relu"]
+_ADD_SILU: Final = OPERATORS["add_silu"]
+_ADD_GELU: Final = OPERATORS["add_gelu"]
+_CLAMP: Final = OPERATORS["clamp"]
+_ADDCMUL: Final = OPERATORS["addcmul"]
+_LERP: Final = OPERATORS["lerp"]
+_LERP_NUMBER: Final = OPERATORS["lerp_number"]
 
 
 def vector_add(

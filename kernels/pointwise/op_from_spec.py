@@ -154,7 +154,7 @@ class Operator:
         def make(operands: list[Tensor], target: Tensor | None, writer: RecipeWriter) -> Tensor:
             if target is None:
                 return self._compute(operands, self._check(operands), word, scalars, writer)
-            self._run_into(operands, word, scalars, target, writer)
+            self.run_into(operands, word, scalars, target, writer)
             return target
 
         def may_replay(result: Tensor) -> bool:
@@ -193,7 +193,7 @@ class Operator:
         self._forward.launch(converted(tensors, dtype, caller), [out], word, scalars, caller)
         return out
 
-    def _run_into(
+    def run_into(
         self,
         tensors: Sequence[Tensor],
         word: str,
@@ -201,6 +201,15 @@ class Operator:
         out: Tensor,
         caller: Caller = DIRECT,
     ) -> None:
+        """Check the arguments, in the spec's order, and compute the result into `out`, without torch's dispatcher.
+
+        Args:
+            tensors: input tensors.
+            word: value of the choice, or an empty string.
+            scalars: numbers.
+            out: where to write the result.
+            caller: allocates and launches, or also records both for replays.
+        """
         first = tensors[0]
         if first.dtype in self._dtypes and alike(first, (*tensors, out)) and apart(out, tensors):
             self._forward.launch_flat((*tensors, out), first.numel(), word, scalars, caller)
@@ -319,7 +328,7 @@ class Operator:
 
         def into(*given: Any) -> None:
             *values, out = given
-            self._run_into(*self._checked(values), out)
+            self.run_into(*self._checked(values), out)
 
         self._out_op = registration.define(f"{name}_out({args}, Tensor(a!) out) -> ()", into, self._fake_into)
         if self._backward is not None:

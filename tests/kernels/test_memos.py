@@ -739,9 +739,9 @@ def test_what_is_remembered_writes_to_nothing_that_it_reads(name, places):
 
 def test_a_result_of_the_callers_own_is_remembered(launches, monkeypatch):
     asked = []
-    real = pointwise_operator.Operator._run_into
+    real = pointwise_operator.Operator.run_into
     monkeypatch.setattr(
-        pointwise_operator.Operator, "_run_into", lambda self, *args: asked.append(args) or real(self, *args)
+        pointwise_operator.Operator, "run_into", lambda self, *args: asked.append(args) or real(self, *args)
     )
     x, y = torch.zeros(8), torch.zeros(8)
     for first, out in ((x, y), (y, x), (x, x), (x, torch.zeros(8))):
