@@ -94,6 +94,7 @@ TESTED = (
     "conv",
     "flex",
     "flex_decoding",
+    "gated_mm",
     "gemm",
     "grouped_mm",
     "mixed_mm",

@@ -121,11 +121,22 @@ def rotate(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor
     return turned(q), turned(k)
 
 
+def gate_and_up(x: Tensor, w: Tensor) -> Tensor:
+    """Project to gate and up, and gate.
+
+    Args:
+        x: [tokens, width].
+        w: [2 * inner, width], the rows of the gate first.
+    """
+    gate, up = functional.linear(x, w).chunk(2, -1)
+    return functional.silu(gate) * up
+
+
 def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
     """List the operators of a pass, in order; operands are created lazily."""
     from nojit.kernels.bmm import mm
+    from nojit.kernels.gated_mm import gated_mm
     from nojit.kernels.norm import add_rms_norm, rms_norm
-    from nojit.kernels.pointwise import swiglu
     from nojit.kernels.rotary import rotary_qk
 
     one = model
@@ -167,10 +178,9 @@ def parts(model: Model, phase: Phase, device: str = "cuda") -> Iterator[Part]:
         "residual and norm", 2 * one.layers, add_and_norm, add_rms_norm,
         (random(*hidden), random(*hidden), random(one.width)), True,
     )  # fmt: skip
-    yield projection("projection to gate and up", one.layers, rows, one.width, 2 * one.inner)
     yield Part(
-        "gate", one.layers, lambda gate, up: functional.silu(gate) * up, swiglu,
-        random(rows, 2 * one.inner).chunk(2, -1), True,
+        "gate and up", one.layers, gate_and_up, lambda x, w: gated_mm(x, w.t()),
+        (random(rows, one.width), random(2 * one.inner, one.width)), True,
     )  # fmt: skip
     yield projection("projection down", one.layers, rows, one.inner, one.width)
     yield projection("projection to tokens", 1, phase.batch, one.width, one.tokens)

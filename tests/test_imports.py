@@ -584,6 +584,11 @@ def test_families_import_shared_parts_and_few_others():
 
 # the backward pass of flex attention shares device functions with that of flash attention; sums of products share the cost model of products
 BEHIND_DOORS = {
+    ("nojit.kernels.gated_mm.cost", "nojit.kernels.bmm.cost"),
+    ("nojit.kernels.gated_mm.launch", "nojit.kernels.bmm.few_rows"),
+    ("nojit.kernels.gated_mm.launch", "nojit.kernels.bmm.product"),
+    ("nojit.kernels.gated_mm.launch", "nojit.kernels.pointwise.op"),
+    ("nojit.kernels.gated_mm.op", "nojit.kernels.pointwise.op"),
     ("nojit.kernels.mm_plus_mm.cost", "nojit.kernels.bmm.cost"),
     ("nojit.kernels.mm_plus_mm.launch", "nojit.kernels.bmm.cost"),
     ("nojit.kernels.mm_plus_mm.launch_parts", "nojit.kernels.bmm.cost"),

@@ -16,7 +16,7 @@ from nojit.kernels.products.problem_shapes import TUNED
 from nojit.kernels.products.splits import TILE
 from nojit.kernels.products.tile_costs import BYTES_PER_NS, Sizes, Tile, Work, read_tiles
 
-__all__ = ["ELEMENT_BYTES", "STEP", "TILES", "Schedule", "fastest_sums", "schedule_of"]
+__all__ = ["ELEMENT_BYTES", "STEP", "TILES", "Schedule", "fastest", "fastest_sums", "schedule_of"]
 
 
 class Schedule(NamedTuple):
@@ -124,6 +124,11 @@ def schedule_of(
     even = min(_schedules(work._replace(straddles=(left, False)), has_epilogue=has_epilogue, splits=False))
     copy = COPY_NS + matrices * height * width * ELEMENT_BYTES / COPIED_PER_NS
     return even[1]._replace(is_copied=True) if even[0] + copy < best[0] else best[1]
+
+
+def fastest(work: Work) -> tuple[float, Schedule]:
+    """Choose how a product without epilogue runs, its operands as they are; return its time, with the schedule."""
+    return min(_schedules(work, has_epilogue=False))
 
 
 def fastest_sums(work: Work) -> tuple[float, Schedule]:

@@ -37,7 +37,7 @@ _KNOWN: Final[dict[str, Operator]] = {}
 OTHERS: Final = frozenset({
     "add_rms_norm", "b2b_gemm", "block_sparse_dsd", "block_sparse_sdd", "block_sparse_softmax", "block_sparse_softmax_",
     "block_sparse_softmax_backward", "bmm", "conv", "conv_input_grad", "conv_weight_grad", "flash_attention",
-    "flash_attention_backward", "flex_attention", "flex_attention_backward", "flex_decoding", "grouped_mm", "mm_plus_mm",
+    "flash_attention_backward", "flex_attention", "flex_attention_backward", "flex_decoding", "gated_mm", "grouped_mm", "mm_plus_mm",
     "rms_norm", "rotary", "rotary_to_cache", "scaled_grouped_mm", "scaled_mm", "uint4x2_mixed_mm",
 })  # fmt: skip
 """Names of the library's other operators, which a spec must not use: torch has one namespace for all."""

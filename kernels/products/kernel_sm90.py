@@ -116,13 +116,13 @@ def produce(
 @gluon.jit
 def copy_steps(
     a_map, b_map, memory, barriers, sources, first, last, copied, TILE: gl.constexpr, TRANS: gl.constexpr, boxes=None,
-    base=0,
+    base=0, further=None,
 ):  # fmt: skip
     """Copy the steps [first, last) of a tile; return the number of steps copied so far.
 
     `sources` has the index of a's matrix, the index of b's matrix, and the first row and column of the tile. With
     `boxes`, at least 1, only so many boxes of a's rows are copied, a row-major; without, one for each consumer. `base` is
-    where the steps begin in K.
+    where the steps begin in K; `further` is the first column of the right half of b's boxes, if it does not follow the left half.
     """
     a_memory, b_memory = memory[0], memory[1]
     full, empty = barriers
@@ -154,6 +154,8 @@ def copy_steps(
                 copy_in(a_map, [0, a_index, row + part * HIGH, start], full.index(stage), target, part < boxes)
         for part in gl.static_range(ACROSS):
             across = col + part * WIDTH
+            if further is not None and 2 * part >= ACROSS:
+                across = further + (part - ACROSS // 2) * WIDTH
             place = [0, b_index, across, start] if TRANS[1] else [0, b_index, start, across]
             copy_in(b_map, place, full.index(stage), box(b_map, b_memory.index(stage), part))
         copied += 1

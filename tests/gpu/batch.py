@@ -18,6 +18,7 @@ from nojit.kernels.conv import conv2d
 from nojit.kernels.flash_attention import flash_attention
 from nojit.kernels.flex import create_block_mask, flex_attention
 from nojit.kernels.flex_decoding import flex_decoding
+from nojit.kernels.gated_mm import gated_mm
 from nojit.kernels.grouped_mm import grouped_mm
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
@@ -51,6 +52,7 @@ def products() -> Mapping[str, Case]:
     found["bmm"] = (64, lambda count: bmm(left[:count], right[:count]))
     more, others = normal(MOST, 1024), (normal(4096, 512), normal(1024, 512))
     found["mm_plus_mm"] = (MOST, lambda rows: mm_plus_mm(a[:rows], others[0], more[:rows], others[1]))
+    found["gated_mm"] = (MOST, lambda rows, b=turned: gated_mm(a[:rows], b))
     few = normal(MOST, 64), normal(64, 512), normal(512, 64)
     for assoc in ("left", "right", "auto"):
         found[f"b2b_gemm {assoc}"] = (MOST, lambda rows, assoc=assoc: b2b_gemm(few[0][:rows], *few[1:], assoc=assoc))

@@ -13,6 +13,7 @@ if not torch.cuda.is_available():
 
 from nojit.kernels.block_sparse import BlockLayout, BlockSparseAttention, block_sparse_softmax, softmax_bwd  # noqa: E402
 from nojit.kernels.compat import deepspeed  # noqa: E402
+from nojit.kernels.gated_mm import gated_mm  # noqa: E402
 from nojit.kernels.mm_plus_mm import mm_plus_mm  # noqa: E402
 from nojit.kernels.pointwise import addcmul, gelu, mul, swiglu  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -77,6 +78,7 @@ CASES = [
     Case("BlockSparseAttention", (HEAD, HEAD, HEAD), ATTENTION, exact=False),
     Case("SparseSelfAttention", (HEAD, HEAD, HEAD), DEEPSPEED, exact=False),
     Case("mm_plus_mm", ((1040, 144), (144, 784), (1040, 80), (80, 784)), mm_plus_mm),
+    Case("gated_mm", ((1040, 144), (144, 784)), gated_mm, exact=False),
     Case("gelu", ((1000, 4096),), gelu),
     Case("swiglu of chunks", ((1000, 4096),), lambda x: swiglu(*x.chunk(2, -1)), exact=False),
     Case("addcmul", ((1000, 256), (1000, 256), (256,)), lambda x, y, z: addcmul(x, y, z, value=0.5), exact=False),

@@ -19,6 +19,8 @@ from nojit.kernels.block_sparse import reference as of_blocks  # noqa: E402
 from nojit.kernels.bmm import bmm  # noqa: E402
 from nojit.kernels.conv import conv2d  # noqa: E402
 from nojit.kernels.flash_attention import flash_attention  # noqa: E402
+from nojit.kernels.gated_mm import gated_mm  # noqa: E402
+from nojit.kernels.gated_mm import reference as of_gates  # noqa: E402
 from nojit.kernels.grouped_mm import grouped_mm  # noqa: E402
 from nojit.kernels.grouped_mm import reference as of_groups  # noqa: E402
 from nojit.kernels.mixed_mm import reference as of_bytes  # noqa: E402
@@ -189,6 +191,7 @@ OPERATORS: dict[str, tuple[Callable[[], tuple[Tensor, ...]], Callable[..., Tenso
     "uint4x2_mixed_mm": (four_bits, uint4x2_mixed_mm, of_bytes.uint4x2_mixed_mm),
     "b2b_gemm": (lambda: (normal(1168, 64), normal(64, 80), normal(80, 48)), b2b_gemm, of_pairs.b2b_gemm),
     "conv2d": (images, lambda x, w: conv2d(x, w, padding=1), lambda x, w: functional.conv2d(x, w, padding=1)),
+    "gated_mm": (lambda: (normal(208, 144), normal(144, 640)), gated_mm, of_gates.gated_mm),
     "mm_plus_mm": (
         lambda: (normal(208, 144), normal(144, 320), normal(208, 80), normal(80, 320)),
         mm_plus_mm,

@@ -18,6 +18,7 @@ from nojit.kernels.flex.op import _is_decoding
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.launch import Decoding, splits_for
 from nojit.kernels.flex_decoding.mask_operands import band_of_words
+from nojit.kernels.gated_mm import op as gated_mm
 from nojit.kernels.grouped_mm import op as grouped_mm
 from nojit.kernels.mixed_mm import op as mixed_mm
 from nojit.kernels.mixed_mm.launch import prepare as prepare_mixed
@@ -167,6 +168,7 @@ def test_gradients_of_shared_keys_and_of_own_ones(invariant):
     [
         (bmm, lambda: bmm.mm(torch.zeros(4, 48), torch.zeros(48, 8))),
         (mm_plus_mm, lambda: mm_plus_mm.mm_plus_mm(*[torch.zeros(48, 48)] * 4)),
+        (gated_mm, lambda: gated_mm.gated_mm(torch.zeros(4, 48), torch.zeros(48, 16))),
         (b2b_gemm, lambda: b2b_gemm.b2b_gemm(*[torch.zeros(48, 48)] * 3)),
         (mixed_mm, lambda: mixed_mm.uint4x2_mixed_mm(torch.zeros(4, 48).half(), torch.zeros(24, 8).byte())),
         (scaled_mm, lambda: scaled_mm.scaled_mm(FP8, FP8.t(), *[torch.ones(())] * 2, out_dtype=torch.bfloat16)),
@@ -178,7 +180,7 @@ def test_gradients_of_shared_keys_and_of_own_ones(invariant):
             ),
         ),
     ],
-    ids=["bmm", "mm_plus_mm", "b2b_gemm", "mixed_mm", "scaled_mm", "grouped_mm", "scaled_grouped_mm"],
+    ids=["bmm", "mm_plus_mm", "gated_mm", "b2b_gemm", "mixed_mm", "scaled_mm", "grouped_mm", "scaled_grouped_mm"],
 )
 def test_each_source_has_calls_of_its_own(monkeypatch, family, call):
     asked = []

@@ -32,6 +32,7 @@ from nojit.kernels.flash_attention import op as attention
 from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_mask, flex_attention
 from nojit.kernels.flex import launch as flex_forward
 from nojit.kernels.flex_decoding import flex_decoding
+from nojit.kernels.gated_mm import gated_mm
 from nojit.kernels.grouped_mm import grouped_mm
 from nojit.kernels.manifest_kernels import by_position
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
@@ -335,6 +336,7 @@ def product_calls() -> dict[str, Callable[[], Any]]:
         "baddbmm, ints": lambda: baddbmm(batch, batch, batch, beta=1, alpha=2),
         "baddbmm, bool": lambda: baddbmm(batch, batch, batch, beta=True, alpha=0.5),
         "mm_plus_mm": lambda: mm_plus_mm(m, m, m, m),
+        "gated_mm": lambda: gated_mm(m, m),
         "b2b_gemm, int": lambda: b2b_gemm(m, m, m, alpha=2),
         "scaled_mm": lambda: scaled_mm(small, small.t(), one, one, None, torch.float32, True),
         "scaled_grouped_mm": lambda: scaled_grouped_mm(

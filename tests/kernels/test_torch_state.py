@@ -11,6 +11,7 @@ from nojit.kernels.conv import conv2d
 from nojit.kernels.flash_attention import flash_attention
 from nojit.kernels.flex import flex_attention
 from nojit.kernels.flex_decoding import flex_decoding
+from nojit.kernels.gated_mm import gated_mm
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
 from nojit.kernels.norm import rms_norm
@@ -260,6 +261,7 @@ def test_gradients_of_transforms_are_refused_by_name(call, launches):
     [
         lambda out: mm(out, out, out=out),
         lambda out: mm_plus_mm(out, out, out, out, out=out),
+        lambda out: gated_mm(out, out, out=out),
         lambda out: b2b_gemm(out, out, out, out=out),
         lambda out: vector_add(out, out, out=out),
         lambda out: uint4x2_mixed_mm(out.half(), torch.zeros(8, 16).byte(), out=torch._neg_view(out.half())),

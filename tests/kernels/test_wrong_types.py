@@ -26,6 +26,7 @@ from nojit.kernels.calls.arguments import COUNTED
 from nojit.kernels.compat import deepspeed
 from nojit.kernels.flash_attention import FlashAttention, flash_attention
 from nojit.kernels.flex_decoding import flex_decoding
+from nojit.kernels.gated_mm import gated_mm
 from nojit.kernels.grouped_mm import grouped_mm
 from nojit.kernels.mixed_mm import uint4x2_mixed_mm
 from nojit.kernels.mm_plus_mm import mm_plus_mm
@@ -163,6 +164,13 @@ CASES = {
         alpha=("number", 2.0),
         activation=("word", "relu"),
         out=("tensor?", M[None].clone()),
+    ),
+    "gated_mm": case(
+        gated_mm,
+        input=("tensor", A[0]),
+        mat2=("tensor", torch.randn(A.shape[2], 2 * len(M))),
+        activation=("word", "relu"),
+        out=("tensor?", M.clone()),
     ),
     "mm_plus_mm": case(
         mm_plus_mm,
@@ -525,6 +533,7 @@ def test_sizes_that_kernels_do_not_count_are_refused(more):
     for call in (
         lambda: mm(meta(tall, 16), meta(16, 16)),
         lambda: mm(meta(16, 16), meta(16, tall)),
+        lambda: gated_mm(meta(tall, 16), meta(16, 16)),
         lambda: mm_plus_mm(meta(tall, 16), meta(16, 16), meta(tall, 8), meta(8, 16)),
         lambda: scaled_mm(meta(tall, 16, fp8), meta(16, 16, fp8).t(), one, one),
         lambda: uint4x2_mixed_mm(meta(tall, 16), meta(8, 16, torch.uint8)),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {"bmm": "gemm", "mm_plus_mm": "gemm"}
+PAGES = {"bmm": "gemm", "mm_plus_mm": "gemm", "gated_mm": "gemm"}
 """The pages of families that have another name."""
 OF_MANIFESTS = {
     kernel["name"]: path.stem

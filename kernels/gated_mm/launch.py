@@ -1,0 +1,115 @@
+"""Choose the kernels of a validated ``gated_mm`` call, and make their launch arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from nojit.kernels import library
+from nojit.kernels.bmm import launch as products
+from nojit.kernels.bmm.few_rows import few_rows_of
+from nojit.kernels.bmm.product import Product
+from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.calls.tensor_maps import is_unaligned, processors, takes_maps
+from nojit.kernels.gated_mm.cost import FIXED, tile_of
+from nojit.kernels.pointwise.op import OPERATORS
+from nojit.kernels.products.matrices import Layout, Mapped, described, layout_of, mapped, mapped_product
+from torch import Tensor
+
+__all__ = ["GATES", "Gated", "prepare"]
+
+GATES: Final = {"silu": "swiglu", "gelu": "geglu", "relu": "reglu"}
+"""The pointwise operator that gates with each activation."""
+FUSED: Final = "silu"
+"""The activation of the sm_90 kernel."""
+KERNEL: Final = "gated_mm_sm90"
+PLAIN: Final = (0, 1.0, 0.0)
+"""An epilogue that changes nothing."""
+
+
+class Gated(Protocol):
+    """A validated ``gated_mm`` call that is ready to launch."""
+
+    def __call__(self, a: Tensor, b: Tensor, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
+        """Launch the kernels on `a` and `b`; return the result, a new tensor unless `out` is given.
+
+        `caller`: allocates and launches, or also records both for replays.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class _Fused(Gated):
+    """One launch of the sm_90 kernel."""
+
+    shape: tuple[int, int]
+    """[M, N], the shape of the result."""
+    maps: tuple[Mapped, Mapped, Mapped]
+    """TMA descriptions of a, b and the result."""
+    numbers: dict[str, int]
+    """Sizes by the names of the kernel's params."""
+    constexprs: dict[str, Any]
+
+    def __call__(self, a: Tensor, b: Tensor, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
+        result = new_contiguous(caller, a, self.shape) if out is None else out
+        tensors = described(self.maps, a_map=a, b_map=b, out_map=result)
+        caller.launch(KERNEL, **tensors, **self.numbers, **self.constexprs)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Apart(Gated):
+    """A product, and a pointwise operator on its halves."""
+
+    product: Product
+    activation: str
+
+    def __call__(self, a: Tensor, b: Tensor, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
+        cols = b.shape[1] // 2
+        result = new_contiguous(caller, a, (a.shape[0], cols)) if out is None else out
+        both = self.product(a, b, None, None, PLAIN, caller)
+        halves = [caller.make(Tensor.narrow, both, 1, first, cols) for first in (0, cols)]
+        OPERATORS[GATES[self.activation]].run_into(halves, "", (), result, caller)
+        return result
+
+
+def prepare(
+    a: Tensor, b: Tensor, out: Tensor | None, activation: str, maps_run: Callable[[Tensor], bool] | None = None
+) -> Gated:
+    """Choose the kernels for a validated call and return their launch arguments.
+
+    Args:
+        a: the left operand, [M, K].
+        b: the right operand, [K, 2 * N].
+        out: where to write the result; None for a new tensor.
+        activation: name of the gate's activation.
+        maps_run: returns whether sm_90 kernels, which take TMA descriptors, may run on a tensor's device; by default, it
+            asks the device.
+    """
+    fits = activation == FUSED and not is_unaligned(a, b, out) and (maps_run or takes_maps)(a) and library.has(KERNEL)
+    fused = _fused(a, b, out) if fits else None
+    return fused or _Apart(products.prepare(a, b, None, None, False, maps_run), activation)
+
+
+def _fused(a: Tensor, b: Tensor, out: Tensor | None) -> _Fused | None:
+    """Return the launch of the sm_90 kernel; None if descriptors cannot hold the operands, or it would not pay."""
+    left, right = layout_of(a, 1), layout_of(b, 1)
+    (_, rows, depth), cols = left.shape, right.shape[2] // 2
+    result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
+    size = a.element_size()
+    maps = mapped_product(mapped(left, size, turn=False), mapped(right, size), result, size)
+    if maps is None:
+        return None
+    count = processors(a)
+    tile = FIXED
+    if not library.is_batch_invariant():
+        if few_rows_of(left, right, count) is not None:
+            return None
+        chosen = tile_of(maps[:2], (rows, cols, depth), count)
+        if chosen is None:
+            return None
+        tile = chosen
+    block_m, block_n = tile
+    numbers = {"m_len": rows, "n_len": cols, "k_len": depth, "programs": count}
+    constexprs = {"TRANS_B": maps[1].is_transposed, "BLOCK_M": block_m, "BLOCK_N": block_n}
+    return _Fused((rows, cols), maps, numbers, constexprs)
