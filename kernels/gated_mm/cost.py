@@ -14,12 +14,14 @@ from nojit.kernels.products.tile_costs import BYTES_PER_NS, Work
 
 __all__ = ["FIXED", "SIDES", "tile_of"]
 
-GATE_NS: Final = {(64, 128): 900, (128, 256): 2500}
-"""Time that the gate adds to a wave, by rows and columns of the tiles of `gated_mm_sm90`."""
+GATE_NS: Final = {(64, 128): (0, 700), (128, 256): (1500, 0)}
+"""Time that the gate adds to a launch and to a wave, by rows and columns of the tiles of `gated_mm_sm90`."""
 SIDES: Final = tuple(GATE_NS)
 """Rows and columns of these tiles."""
 GATED: Final = tuple(
-    tile._replace(wave=tile.wave + GATE_NS[side]) for tile in TILES if (side := (tile.rows, tile.cols)) in GATE_NS
+    tile._replace(start=tile.start + GATE_NS[side][0], wave=tile.wave + GATE_NS[side][1])
+    for tile in TILES
+    if (side := (tile.rows, tile.cols)) in GATE_NS
 )
 FIXED: Final = (128, 256)
 """The tile of all products under batch invariance."""

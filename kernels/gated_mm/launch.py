@@ -24,6 +24,8 @@ GATES: Final = {"silu": "swiglu", "gelu": "geglu", "relu": "reglu"}
 FUSED: Final = "silu"
 """The activation of the sm_90 kernel."""
 KERNEL: Final = "gated_mm_sm90"
+SHALLOW: Final = 128
+"""The sm_90 kernel needs a greater K: the first steps of a tile hide the gate of the tile before it."""
 PLAIN: Final = (0, 1.0, 0.0)
 """An epilogue that changes nothing."""
 
@@ -92,13 +94,13 @@ def prepare(
 
 
 def _fused(a: Tensor, b: Tensor, out: Tensor | None) -> _Fused | None:
-    """Return the launch of the sm_90 kernel; None if descriptors cannot hold the operands, or it would not pay."""
+    """Return the launch of the sm_90 kernel; None if it cannot take the operands, or would not pay."""
     left, right = layout_of(a, 1), layout_of(b, 1)
     (_, rows, depth), cols = left.shape, right.shape[2] // 2
     result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
     size = a.element_size()
     maps = mapped_product(mapped(left, size, turn=False), mapped(right, size), result, size)
-    if maps is None:
+    if maps is None or depth <= SHALLOW:
         return None
     count = processors(a)
     tile = FIXED

@@ -78,7 +78,7 @@ def cases() -> Iterator[Case]:
         yield Case(dtype=dtype, columns=columns, activation=activation)
     for columns, tile in itertools.product((False, True), SIDES):
         yield Case(1000, 1032, 4104, columns=columns, tile=tile)
-        yield Case(65, 8, 8, columns=columns, tile=tile)
+        yield Case(65, 8, 136, columns=columns, tile=tile)
     yield Case(135, 77, 61, offset=1)
 
 

@@ -144,18 +144,20 @@ class TestOverMaps:
             yield
 
     @pytest.mark.parametrize("columns", [False, True])
-    @pytest.mark.parametrize("sizes", [(136, 264, 200), (24, 128, 64), (20, 56, 1032), (300, 16, 8)], ids=str)
+    @pytest.mark.parametrize(
+        "sizes", [(136, 264, 200), (24, 128, 136), (20, 56, 1032), (300, 16, 136), (700, 264, 192)], ids=str
+    )
     def test_any_sizes(self, sizes, columns):
         a, b = operands(*sizes, torch.bfloat16)
         check([a, b.mT.contiguous().mT if columns else b])
 
     def test_out_may_have_gaps_between_rows(self):
-        values = operands(136, 72, 64, torch.float16)
+        values = operands(136, 72, 136, torch.float16)
         check(values, out=torch.full((136, 80), float("nan")).half()[:, :72])
 
     @pytest.mark.parametrize("place", range(3))
     def test_what_maps_cannot_describe_runs_by_two_kernels(self, place):
-        a, b = operands(24, 8, 8, torch.bfloat16)
+        a, b = operands(24, 8, 136, torch.bfloat16)
         values = [a, b, torch.empty(24, 8).bfloat16()]
         values[place] = laid_out(values[place], "gaps")
         with launches() as names:
@@ -164,8 +166,14 @@ class TestOverMaps:
 
     def test_other_activations_run_by_two_kernels(self):
         with launches() as names:
-            gated_mm(*operands(24, 8, 8, torch.bfloat16), activation="relu")
+            gated_mm(*operands(24, 8, 136, torch.bfloat16), activation="relu")
         assert names == ["bmm", "reglu_rectangles"]
+
+    @pytest.mark.parametrize(("k", "kernels"), [(128, ["bmm", "swiglu_rectangles"]), (136, [launch.KERNEL])])
+    def test_a_shallow_product_runs_by_two_kernels(self, k, kernels):
+        with launches() as names:
+            gated_mm(*operands(24, 8, k, torch.bfloat16))
+        assert names == kernels
 
 
 @contextmanager
