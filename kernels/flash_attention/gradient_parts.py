@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import torch
 from nojit.kernels.calls.tensor_maps import Described
-from torch import Tensor
 
-__all__ = ["GradientParts", "SharedKeys", "allocate_parts", "fastest_parts", "merge_parts"]
+__all__ = ["GradientParts", "SharedKeys", "allocate_parts", "fastest_parts"]
 
 KEYS: Final = 128
 """The keys of a program."""
@@ -87,11 +85,3 @@ def _repeated(gradient: Described, parts: int) -> Described:
     batch, heads, length, width = gradient.shape
     value = gradient.base.new_empty((batch, heads * parts, length, width))
     return Described(value, value.stride())
-
-
-def merge_parts(written: GradientParts, dk: Tensor, dv: Tensor) -> None:
-    """Add up the parts in fp32 and round the sums once to the gradients of the caller."""
-    if written.parts == 1:
-        return
-    for parts, gradient in ((written.dk, dk), (written.dv, dv)):
-        torch.sum(parts.base.unflatten(1, (-1, written.parts)), 2, out=gradient)

@@ -1,4 +1,4 @@
-"""Triton kernels before and after `flash_attention_bwd_sm90_kernel`: statistics of queries, final gradient of queries."""
+"""Triton kernels before and after `flash_attention_bwd_sm90_kernel`: statistics of queries, then the final gradients."""
 
 import triton
 import triton.language as tl
@@ -95,3 +95,57 @@ def flash_attention_bwd_sm90_finish_kernel(
         dq_ptr + index_b * stride_qb + index_h * stride_qh + rows.to(tl.int64)[:, None] * stride_qm + cols[None, :]
     )
     store_tile(dq_ptrs, gradient, rows, q_len, cols, head_dim, True)
+
+
+@triton.jit
+def _merge(
+    written_ptr, out_ptr, strides, parts, heads, length, width, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr
+):  # fmt: skip
+    """Write the fp32 sum of the parts of one gradient: a tile of keys of one key head."""
+    tiles = tl.cdiv(length, BLOCK_N)
+    batch_head = tl.program_id(0) // tiles
+    rows = tl.program_id(0) % tiles * BLOCK_N + tl.arange(0, BLOCK_N)
+    cols = tl.arange(0, BLOCK_D)
+    places = batch_head.to(tl.int64) * parts * length + rows
+    sums = tl.zeros((BLOCK_N, BLOCK_D), tl.float32)
+    for _ in range(parts):
+        sums += load_tile(written_ptr + places[:, None] * width + cols[None, :], rows, length, cols, width, True, True)
+        places += length
+    start = out_ptr + (batch_head // heads).to(tl.int64) * strides[0] + (batch_head % heads).to(tl.int64) * strides[1]
+    out_ptrs = start + rows.to(tl.int64)[:, None] * strides[2] + cols[None, :]
+    store_tile(out_ptrs, sums, rows, length, cols, width, True)
+
+
+@triton.jit
+def flash_attention_bwd_sm90_merge_kernel(
+    dk_parts_ptr,
+    dv_parts_ptr,
+    dk_ptr,
+    dv_ptr,
+    parts,
+    batch,  # noqa: ARG001 - the manifest's grid reads it
+    heads,
+    kv_len,
+    head_dim,
+    v_dim,
+    stride_kb,
+    stride_kh,
+    stride_kn,
+    stride_vb,
+    stride_vh,
+    stride_vn,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):
+    """Write the gradients of keys and values: the fp32 sums of `parts` parts.
+
+    The parts are contiguous [batch, heads, parts, kv_len, head_dim], and v_dim in place of head_dim; the gradients may
+    have any strides, the last 1. `heads`: the number of key heads. Grid: cdiv(kv_len, BLOCK_N) * batch * heads in x; 2
+    in y, keys first.
+    """
+    if tl.program_id(1) == 0:
+        strides = (stride_kb, stride_kh, stride_kn)
+        _merge(dk_parts_ptr, dk_ptr, strides, parts, heads, kv_len, head_dim, BLOCK_N, BLOCK_D)
+    else:
+        strides = (stride_vb, stride_vh, stride_vn)
+        _merge(dv_parts_ptr, dv_ptr, strides, parts, heads, kv_len, v_dim, BLOCK_N, BLOCK_D)

@@ -11,7 +11,12 @@ from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import Described, described, processors, takes_maps
-from nojit.kernels.flash_attention.gradient_parts import SharedKeys, allocate_parts, fastest_parts, merge_parts
+from nojit.kernels.flash_attention.gradient_parts import (
+    GradientParts,
+    SharedKeys,
+    allocate_parts,
+    fastest_parts,
+)
 from torch import Tensor
 
 __all__ = [
@@ -23,6 +28,7 @@ __all__ = [
     "launch_backward_over_maps",
     "launch_finish",
     "launch_gradients_over_maps",
+    "launch_merge",
     "launch_prepare",
 ]
 
@@ -49,7 +55,7 @@ class GradientMaps(NamedTuple):
     @property
     def width(self) -> int:
         """BLOCK_D: the larger head dimension, rounded up to 64, 128 or 256."""
-        return next(width for width in QUERIES if max(self.q.shape[3], self.v.shape[3]) <= width)
+        return _width(self.q.shape[3], self.v.shape[3])
 
 
 class Workspace(NamedTuple):
@@ -61,6 +67,10 @@ class Workspace(NamedTuple):
     """Fp32 [B, H, M, D]: the gradient of queries before the scale."""
     turns: Tensor | None
     """Int32: the number of key tiles added so far to each tile of queries; None if they may be added in any order."""
+
+
+def _width(*head_dims: int) -> int:
+    return next(width for width in QUERIES if max(head_dims) <= width)
 
 
 def gradient_maps_of(
@@ -103,7 +113,9 @@ def launch_backward_over_maps(
     """
     room = allocate_workspace(maps, deterministic)
     launch_prepare(maps, out, lse, dlse, room.statistics, room.turns)
-    launch_gradients_over_maps(maps, room, scale, mask)
+    written = allocate_parts(maps.dk, maps.dv, _parts_of(maps, mask))
+    launch_gradients_over_maps(maps, written, room, scale, mask)
+    launch_merge(written, maps.dk.base, maps.dv.base)
     if dq.numel():
         launch_finish(maps, room, lse, dq, scale)
 
@@ -152,14 +164,16 @@ def launch_prepare(
     )
 
 
-def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float, mask: BandMask) -> None:
-    """Write the gradients of keys and values, and add up those of queries in `sums`.
+def launch_gradients_over_maps(
+    maps: GradientMaps, written: GradientParts, room: Workspace, scale: float, mask: BandMask
+) -> None:
+    """Launch the main kernel: it writes the gradients of keys and values, and adds up those of queries in `sums`.
 
-    `maps`: TMA descriptions of operands and gradients; `room`: the workspace of the backward pass.
+    `maps`: TMA descriptions of operands and gradients; `written`: the gradients of keys and values that it writes;
+    `room`: the workspace of the backward pass.
     """
     batch, heads, q_len, _ = maps.q.shape
     kv_heads, kv_len = maps.k.shape[1:3]
-    written = allocate_parts(maps.dk, maps.dv, _parts_of(maps, mask))
     library.get("flash_attention_bwd_sm90")(
         q_map=maps.q,
         k_map=maps.k,
@@ -182,7 +196,6 @@ def launch_gradients_over_maps(maps: GradientMaps, room: Workspace, scale: float
         BLOCK_D=maps.width,
         BLOCK_M=QUERIES[maps.width],
     )
-    merge_parts(written, maps.dk.base, maps.dv.base)
 
 
 def _parts_of(maps: GradientMaps, mask: BandMask) -> int:
@@ -194,6 +207,28 @@ def _parts_of(maps: GradientMaps, mask: BandMask) -> int:
     tiles = -(-q_len // QUERIES[maps.width])
     sizes = SharedKeys(batch * kv_heads, heads // kv_heads, tiles, kv_len, maps.width, mask.mode == "causal")
     return fastest_parts(sizes, processors(maps.q.base))
+
+
+def launch_merge(written: GradientParts, dk: Tensor, dv: Tensor) -> None:
+    """Launch the kernel that adds up the parts to the caller's gradients; with one part, there is nothing to do."""
+    if written.parts == 1:
+        return
+    batch, heads, kv_len, head_dim = dk.shape
+    library.get("flash_attention_bwd_sm90_merge")(
+        dk_parts_ptr=written.dk.base,
+        dv_parts_ptr=written.dv.base,
+        dk_ptr=dk,
+        dv_ptr=dv,
+        parts=written.parts,
+        batch=batch,
+        heads=heads,
+        kv_len=kv_len,
+        head_dim=head_dim,
+        v_dim=dv.shape[3],
+        **named("stride_k", "bhn", dk.stride()[:3]),
+        **named("stride_v", "bhn", dv.stride()[:3]),
+        BLOCK_D=_width(head_dim, dv.shape[3]),
+    )
 
 
 def launch_finish(maps: GradientMaps, room: Workspace, lse: Tensor, dq: Tensor, scale: float) -> None:

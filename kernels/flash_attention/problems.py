@@ -13,6 +13,7 @@ from nojit.kernels.attention.outputs import allocate_output
 from nojit.kernels.attention.problem_shapes import PROBLEMS, AttentionShape, drawn, drawn_wide
 from nojit.kernels.flash_attention import launch_sm90_bwd as over_maps
 from nojit.kernels.flash_attention import launch_sm90_bwd_wide as over_wide_maps
+from nojit.kernels.flash_attention.gradient_parts import allocate_parts
 from nojit.kernels.flash_attention.launch import (
     launch_over_maps,
     launch_over_pointers,
@@ -53,6 +54,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_bwd_sm90_prepare": Roles((), (), ("BLOCK_D", "BLOCK_M")),
     "flash_attention_bwd_sm90": Roles(("STAGES", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_M")),
     "flash_attention_bwd_sm90_finish": Roles(("BLOCK_M",), (), ("BLOCK_D",)),
+    "flash_attention_bwd_sm90_merge": Roles(("BLOCK_N",), (), ("BLOCK_D",)),
     "flash_attention_bwd_dkdv_sm90": Roles(("STAGES", "SLOTS", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "DEPTH")),
     "flash_attention_bwd_dq_sm90": Roles(("STAGES",), (), ("CAUSAL", "BLOCK_D", "DEPTH")),
 }
@@ -193,6 +195,8 @@ class MappedGradientProblem(_AttentionCall):
             return self._prepare_statistics(maps, room)
         if self.kernel == "flash_attention_bwd_sm90_finish":
             return self._prepare_finish(maps, room, dq)
+        if self.kernel == "flash_attention_bwd_sm90_merge":
+            return self._prepare_merge(maps)
         return self._prepare_gradients(maps, room)
 
     def _prepare_statistics(self, maps: GradientMaps, room: Workspace) -> Work:
@@ -211,11 +215,24 @@ class MappedGradientProblem(_AttentionCall):
         part = problem_results.Part(dq, room.sums * 0.5, rounding(room.sums * 0.5, dq.dtype))
         return problem_results.work(launch, [part], (room.sums, dq), dq.numel())
 
+    def _prepare_merge(self, maps: GradientMaps) -> Work:
+        written = allocate_parts(maps.dk, maps.dv, 3)
+        gradients = maps.dk.base, maps.dv.base
+        launch, _ = requested(lambda: over_maps.launch_merge(written, *gradients))
+        found = []
+        for parts, gradient in zip((written.dk.base, written.dv.base), gradients, strict=True):
+            parts.normal_()
+            exact = parts.unflatten(1, (-1, 3)).float().sum(2)
+            found.append(problem_results.Part(gradient, exact, rounding(exact, gradient.dtype)))
+        tensors = (written.dk.base, written.dv.base, *gradients)
+        return problem_results.work(launch, found, tensors, written.dk.base.numel() + written.dv.base.numel())
+
     def _prepare_gradients(self, maps: GradientMaps, room: Workspace) -> Work:
         problem = self.problem
+        written = allocate_parts(maps.dk, maps.dv, 1)
         parts = _guessed_gradients(problem, maps, room.statistics)
         launch, _ = requested(
-            lambda: over_maps.launch_gradients_over_maps(maps, room, problem.head_dim**-0.5, problem.mask)
+            lambda: over_maps.launch_gradients_over_maps(maps, written, room, problem.head_dim**-0.5, problem.mask)
         )
         tensors = [each.base for each in maps]
         return problem_results.work(

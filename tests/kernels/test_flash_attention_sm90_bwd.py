@@ -123,6 +123,7 @@ def differentiate(given_, mask=NO_MASK, *, deterministic=True, dlse=None, wanted
     return lse, gradients
 
 
+MERGE = "flash_attention_bwd_sm90_merge"
 NAMES = ["flash_attention_bwd_sm90_prepare", "flash_attention_bwd_sm90", "flash_attention_bwd_sm90_finish"]
 
 
@@ -140,8 +141,9 @@ def test_what_the_kernels_are_asked_for(launches, parts, dims, width, rows):
     dlse = torch.randn(2, 8, 133)
     lse, (dq, dk, dv) = differentiate(given_, BandMask("causal", 0, 37), dlse=dlse)
     q, k, v, dout, out = given_
-    (prepare, gradients, finish) = launches
-    assert [launch[0] for launch in launches] == NAMES
+    assert [launch[0] for launch in launches if launch[0] != MERGE] == NAMES
+    merges = [launch for launch in launches if launch[0] == MERGE]
+    prepare, gradients, finish = (launch for launch in launches if launch[0] != MERGE)
     statistics, turns = prepare[1][4:6]
     assert all(one is other for one, other in zip(prepare[1][:4], (out, dout, lse, dlse), strict=True))
     assert prepare[1][6:] == (2, 8, 133, v_dim, *out.stride()[:3], *dout.stride()[:3])
@@ -159,6 +161,12 @@ def test_what_the_kernels_are_asked_for(launches, parts, dims, width, rows):
     assert gradients[1][8] is turns
     assert gradients[1][9:] == (0.5, 37, 2, 8, 4 // parts, parts, 133, 70)
     assert gradients[2] == {"CAUSAL": True, "BLOCK_D": width, "BLOCK_M": rows}
+    assert len(merges) == (parts > 1)
+    for merge in merges:
+        written = *(each.base for each in described[6:]), dk, dv
+        assert all(one is other for one, other in zip(merge[1][:4], written, strict=True))
+        assert merge[1][4:] == (parts, 2, 2, 70, dim, v_dim, *dk.stride()[:3], *dv.stride()[:3])
+        assert merge[2] == {"BLOCK_D": width}
     assert all(one is other for one, other in zip(finish[1][:3], (sums, lse, dq), strict=True))
     assert finish[1][3:] == (0.5, 2, 8, 133, dim, *dq.stride()[:3])
     assert finish[2] == {"BLOCK_D": width}

@@ -156,6 +156,7 @@ UNTUNED = {
     "grouped_mm_sm90",
     "flash_attention_bwd_sm90_prepare",
     "flash_attention_bwd_sm90_finish",
+    "flash_attention_bwd_sm90_merge",
     "scaled_grouped_mm",
     "scaled_grouped_mm_bytes",
     "scaled_grouped_mm_sm90",
