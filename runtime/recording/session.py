@@ -187,8 +187,11 @@ def parts_beside(path: Path) -> Path:
     """Make a folder beside a recording, for one file of each process.
 
     Raises:
-        RecordingError: the folder cannot be made.
+        RecordingError: the folder cannot be made, or the recording cannot be a file.
     """
+    # the program may run for hours before anything is written there
+    if path.is_dir():
+        raise RecordingError("expected a file to write the recording to", got="a folder", where=str(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f"{path.name}.parts-", dir=path.parent))

@@ -50,6 +50,15 @@ def test_a_program_is_recorded_into_one_file(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["x.nojitrec"]
 
 
+def test_a_folder_as_the_recording_is_refused_before_the_program_runs(tmp_path: Path) -> None:
+    done = record("-o", tmp_path, "--", *PROGRAM, code=1)
+    assert (done.stdout, done.stderr) == (
+        "",
+        f"error: expected a file to write the recording to, got a folder - at {tmp_path}\n",
+    )
+    assert not list(tmp_path.iterdir())
+
+
 def test_options_of_the_program_need_no_dashes(tmp_path: Path) -> None:
     done = record("-o", tmp_path / "x.nojitrec", *PROGRAM, "exit", "--json", "-v", code=7)
     assert done.stdout == ""
