@@ -1,28 +1,14 @@
-"""Launches of validated rotary embeddings: allocation of results, strides, copies of uneven operands."""
+"""Launches of validated rotary embeddings: allocation of results, strides, choice of the kernel."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
-import torch
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
-from nojit.kernels.calls.strides import merged_stride, named
-from nojit.kernels.calls.tensor_maps import nothing
+from nojit.kernels.calls.strides import named
 from nojit.kernels.rotary.checks import Operands
+from nojit.kernels.rotary.rows import NONE, Rows, cached, dense, rows_of, strides_of, tokens_of
 from torch import Tensor
 
 __all__ = ["rotate"]
-
-Strides = tuple[int, int, int]
-_NONE: Final[Strides] = (0, 0, 0)
-
-
-class _Rows(NamedTuple):
-    """A tensor [..., tokens, heads, dim] or a cache [pages, heads, page size, dim], as the kernel takes it."""
-
-    value: Tensor
-    strides: Strides
-    """Of sequences, tokens and heads, or of pages, their rows and heads, in elements."""
 
 
 def rotate(
@@ -55,20 +41,20 @@ def rotate(
 def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, caller: Caller) -> None:
     query = operands.query
     tokens, length, head_dim = query.shape[:-2].numel(), query.shape[-3], query.shape[-1]
-    absent = _Rows(query, _NONE)
-    q = _rows_of(query, caller)
-    k = absent if operands.key is None else _rows_of(operands.key, caller)
-    v = absent if operands.value is None else _rows_of(operands.value, caller)
-    q_out, k_out = (absent if out is None else _Rows(out, _strides_of(out)) for out in (query_out, key_out))
+    absent = Rows(query, NONE)
+    q = rows_of(query, caller)
+    k = absent if operands.key is None else rows_of(operands.key, caller)
+    v = absent if operands.value is None else rows_of(operands.value, caller)
+    q_out, k_out = (absent if out is None else Rows(out, strides_of(out)) for out in (query_out, key_out))
     k_cache, v_cache = (
-        absent if cache is None else _cached(cache) for cache in (operands.key_cache, operands.value_cache)
+        absent if cache is None else cached(cache) for cache in (operands.key_cache, operands.value_cache)
     )
-    cos, sin = (_dense(table, caller) for table in (operands.cos, operands.sin))
+    cos, sin = (dense(table, caller) for table in (operands.cos, operands.sin))
     q_weight, k_weight = (
-        query if weight is None else _dense(weight, caller) for weight in (operands.query_weight, operands.key_weight)
+        query if weight is None else dense(weight, caller) for weight in (operands.query_weight, operands.key_weight)
     )
-    positions, position_strides = _tokens_of(operands.positions, query, caller)
-    slots, slot_strides = _tokens_of(operands.slot_mapping, query, caller)
+    positions, position_strides = tokens_of(operands.positions, query, caller)
+    slots, slot_strides = tokens_of(operands.slot_mapping, query, caller)
 
     q_heads = query.shape[-2]
     k_heads = 0 if operands.key is None else operands.key.shape[-2]
@@ -155,55 +141,3 @@ def _end_of(value: Tensor, out: Tensor, rotated: int, has_norm: bool) -> int:
     """
     is_same = out.data_ptr() == value.data_ptr() and out.stride() == value.stride()
     return rotated if is_same and not has_norm else value.shape[-1]
-
-
-def _strides_of(value: Tensor) -> Strides:
-    """Return the strides of sequences, tokens and heads; 0 for dimensions of size 1."""
-    *_, tokens, heads, _ = value.shape
-    *outer, of_tokens, of_heads, _ = value.stride()
-    lead = merged_stride(value.shape[:-3], outer)
-    assert lead is not None  # noqa: S101 - the caller has checked it
-    return lead, of_tokens if tokens > 1 else 0, of_heads if heads > 1 else 0
-
-
-def _rows_of(value: Tensor, caller: Caller) -> _Rows:
-    """Return `value`, or a copy if its rows are not contiguous or its sequences not evenly spaced.
-
-    `caller`: allocates and launches, or also records both for replays.
-    """
-    if value.stride(-1) != 1 or merged_stride(value.shape[:-3], value.stride()[:-3]) is None:
-        value = caller.make(Tensor.contiguous, value)
-    return _Rows(value, _strides_of(value))
-
-
-def _cached(cache: Tensor) -> _Rows:
-    pages, heads, rows = (
-        stride if size > 1 else 0 for size, stride in zip(cache.shape, cache.stride()[:3], strict=False)
-    )
-    return _Rows(cache, (pages, rows, heads))
-
-
-def _dense(value: Tensor, caller: Caller) -> Tensor:
-    """Return `value`, or a copy if its rows are not contiguous.
-
-    `caller`: allocates and launches, or also records both for replays.
-    """
-    return value if value.stride(-1) == 1 else caller.make(Tensor.contiguous, value)
-
-
-def _tokens_of(value: Tensor | None, query: Tensor, caller: Caller) -> tuple[Tensor, tuple[int, int]]:
-    """Return an integer of each token as int64, and the strides of sequences and tokens; an unread tensor for None.
-
-    `caller`: allocates and launches, or also records both for replays.
-    """
-    if value is None:
-        unread = nothing(torch.int64, query.device)
-        caller.constant(unread)
-        return unread, (0, 0)
-    if value.dtype != torch.int64:
-        value = caller.make(Tensor.long, value)
-    lead = merged_stride(value.shape[:-1], value.stride()[:-1])
-    if lead is None:
-        value = caller.make(Tensor.contiguous, value)
-        lead = value.stride(-2)
-    return value, (lead, value.stride(-1))
