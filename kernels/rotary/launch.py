@@ -5,6 +5,7 @@ from __future__ import annotations
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.rotary.checks import Operands
+from nojit.kernels.rotary.launch_flat import VECTOR, Pair, launch_flat
 from nojit.kernels.rotary.rows import NONE, Rows, cached, dense, rows_of, strides_of, tokens_of
 from torch import Tensor
 
@@ -89,7 +90,13 @@ def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, calle
         "stride_cos": cos.stride(0) if cos.shape[0] > 1 else 0,
         "stride_sin": sin.stride(0) if sin.shape[0] > 1 else 0,
     }
-    eighths = not any(number % 8 for number in (*strides.values(), *columns.values()))
+    eighths = not any(number % VECTOR for number in (*strides.values(), *columns.values()))
+    sign = -1.0 if operands.conjugate else 1.0
+    is_pair = operands.value is None and not has_norm and not operands.interleaved
+    if is_pair and eighths and q_end == rotated and (k_heads == 0 or k_end == rotated):
+        given = (positions, position_strides, operands.positions is not None, k_heads, sign)
+        if launch_flat(Pair(q, k, q_out, k_out, cos, sin, *given), caller):
+            return
     caller.launch(
         "rotary",
         q_ptr=q.value,
@@ -121,7 +128,7 @@ def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, calle
         page_bits=page_bits,
         eighths=int(eighths),
         eps=operands.eps,
-        sign=-1.0 if operands.conjugate else 1.0,
+        sign=sign,
         **strides,
         **named("stride_p", "bt", position_strides),
         **named("stride_s", "bt", slot_strides),

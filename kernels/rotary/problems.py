@@ -17,6 +17,7 @@ __all__ = ["ROLES", "RotaryProblem", "problems"]
 
 ROLES: Final[Mapping[str, Roles]] = {
     "rotary": Roles(("EIGHTHS", "ROWS", "BLOCK"), (), ("INTERLEAVED", "NORM")),
+    "rotary_flat": Roles(("VECTORS",), (), ()),
 }
 _DTYPES: Final = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _MODELS: Final = ((32, 8, 128), (64, 8, 64), (16, 16, 128), (8, 1, 256), (28, 4, 128))
@@ -46,7 +47,7 @@ class RotaryProblem:
     @property
     def kernel(self) -> str:
         """Name of the kernel in its manifest."""
-        return "rotary"
+        return "rotary" if self.has_norm else "rotary_flat"
 
     @property
     def shape_class(self) -> str:
@@ -95,7 +96,7 @@ def problems(use: str) -> tuple[RotaryProblem, ...]:
         ValueError: an unknown use.
     """
     check_use(use)
-    return tuple(RotaryProblem("bf16", *shape, place % 4 == 3) for place, shape in enumerate(_shapes(use)))
+    return tuple(RotaryProblem("bf16", *shape, has_norm) for shape in _shapes(use) for has_norm in (False, True))
 
 
 def _shapes(use: str) -> tuple[tuple[int, int, int, int], ...]:

@@ -113,6 +113,9 @@ def cases() -> Iterator[Case]:
         tables, (64, 128, 256), (False, True), (False, True)
     ):
         yield Case(dtype, table, width, width, interleaved=interleaved, has_norm=has_norm, kind=next(kinds))
+    # pairs alone take the flat kernel
+    for (dtype, table), width in itertools.product(tables, (64, 128, 256)):
+        yield Case(dtype, table, width, width, kind="cache", tokens=33)
     for dtype, kind, offset in itertools.product(DTYPES, ("pair", "cache", "in place", "gradient"), (0, 1)):
         # half of 20 columns, and 96 of 201: 8 divides neither
         for head_dim, rotary_dim in ((128, 20), (201, 96), (512, 512), (192, 64)):

@@ -71,6 +71,24 @@ class TestRotation:
         query, key = (torch.randn(tokens, count, 64, dtype=torch.float16) for count in heads)
         check(rotary_qk, reference.rotary_qk, query, key, *tables(64, torch.float16), torch.randint(64, (tokens,)))
 
+    @pytest.mark.parametrize("dim", [64, 80, 256])
+    @pytest.mark.parametrize("ints", [None, torch.int32, torch.int64])
+    def test_evenly_spaced_tokens_and_others_give_equal_bits(self, interpreter, dim, ints):
+        """The former take the flat kernel."""
+        packed = torch.randn(2, 4, 9, dim).bfloat16()[:, :3]
+        positions = None if ints is None else torch.randint(64, (2, 3)).to(ints)
+        words = (*tables(dim, torch.bfloat16), positions)
+        found = {}
+        for kernel, whole in (("rotary_flat", packed.contiguous()), ("rotary", packed)):
+            query, key, _ = whole.split((5, 2, 2), 2)
+            names: list[str] = []
+            with library.override(lambda name, names=names: names.append(name) or interpreter(name)):
+                turned = rotary_qk(query, key, *words)
+                rotary_qk(query, key, *words, inplace=True)
+            found[kernel] = (*turned, query, key)
+            assert set(names) == {kernel}
+        assert all(map(torch.equal, *found.values()))
+
     @pytest.mark.parametrize("seed", range(12))
     def test_any_shape_strides_and_partial_width(self, seed):
         rng = random.Random(seed)
@@ -368,7 +386,7 @@ def test_a_call_like_one_before_is_a_look_up():
         known = op._MEMO(query, key, *nothing, cos, sin, None, *nothing, None, source, "rotary_qk", None, False, True)
         assert known[0] is query
         assert known[1] is key
-    assert launches == ["rotary"] * 16
+    assert launches == (["rotary_flat"] * 4 + ["rotary"]) * 3 + ["rotary_flat"]
 
 
 @pytest.mark.usefixtures("interpreted")
