@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from nojit.kernels.bmm.shared_wave import COLS, ROWS
 from nojit.kernels.products.matrices import Mapped
 from nojit.kernels.products.problem_shapes import TUNED
+from nojit.kernels.products.shared_wave import COLS, ROWS
 from nojit.kernels.products.splits import TILE
 from nojit.kernels.products.tile_costs import BYTES_PER_NS, Sizes, Tile, Work, read_tiles
 
@@ -77,10 +77,6 @@ UNSPLIT_TILES: Final = {(128, 64)}
 SPLIT_TILES_OF_FEW_ROWS: Final = {(64, 64), (64, 128)}
 """Tiles with such kernels for few rows."""
 STEP: Final = 64
-LEAST_STEPS: Final = 6
-"""A program computes at least so many steps of a shared last wave."""
-MOST_STEPS: Final = 1 << 31
-"""The steps of all tiles of the last wave must be fewer."""
 MOST_ROWS: Final = 1 << 30
 """An operand with more rows is not copied."""
 COPY_NS: Final = 3257
@@ -171,19 +167,5 @@ def _schedules(work: Work, *, has_epilogue: bool, splits: bool = True) -> Iterat
         if splits and _divides(tile, work):
             for parts in work.divisions(tile):
                 yield work.time_in_parts(tile, parts), Schedule(*side, parts)
-    if not has_epilogue and _can_share(work):
-        yield _time_shared(work), Schedule(SHARED.rows, SHARED.cols, is_shared=True)
-
-
-def _can_share(work: Work) -> bool:
-    """Return whether programs can share the last wave: it follows a whole one."""
-    waves, rest = divmod(SHARED.count(work.sizes), work.processors)
-    return waves > 0 and rest > 0 and work.steps * work.processors < MOST_STEPS
-
-
-def _time_shared(work: Work) -> float:
-    """Return the time of a product whose programs share the last wave."""
-    waves, rest = divmod(SHARED.count(work.sizes), work.processors)
-    steps = waves * work.steps + max(rest * work.steps / work.processors, LEAST_STEPS)
-    merge = SHARED.merge + SHARED.part * (work.processors + rest)
-    return SHARED.time(waves, steps, 1, work.moved, work.straddles) + merge
+    if not has_epilogue and work.can_share(SHARED):
+        yield work.time_shared(SHARED), Schedule(SHARED.rows, SHARED.cols, is_shared=True)

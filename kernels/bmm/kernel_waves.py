@@ -2,9 +2,9 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.bmm.kernel_wave_shares import STEP, WIDTH, slots_of, waves_of, workers_of
 from nojit.kernels.kernel_functions import wait_for_last
 from nojit.kernels.products.kernel_tiles import place_piece, spread
+from nojit.kernels.products.kernel_wave_shares import STEP, WIDTH, slots_of, waves_of, workers_of
 
 TOGETHER = tl.constexpr(4)
 """Number of slots that a program loads at once."""

@@ -15,7 +15,6 @@ from nojit.kernels.bmm.few_rows import FewRows, few_rows_of
 from nojit.kernels.bmm.launch_padded import Padded, aligned
 from nojit.kernels.bmm.launch_waves import Shared
 from nojit.kernels.bmm.product import Product
-from nojit.kernels.bmm.shared_wave import sums_shape
 from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors, takes_maps
@@ -33,6 +32,7 @@ from nojit.kernels.products.matrices import (
     stored,
     transposed,
 )
+from nojit.kernels.products.shared_wave import sums_shape
 from nojit.kernels.products.splits import TILE, copied_rows, padded_width, partial_shape, splits_of
 from torch import Tensor
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import torch
 from nojit.kernels.bmm.product import Product
-from nojit.kernels.bmm.shared_wave import COLS, GROUP, ROWS
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.products.matrices import Mapped, described
+from nojit.kernels.products.shared_wave import COLS, GROUP, ROWS
 from torch import Tensor
 
 __all__ = ["Shared"]

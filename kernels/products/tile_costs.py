@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
+from nojit.kernels.products.shared_wave import LEAST_STEPS as LEAST_SHARED_STEPS
+from nojit.kernels.products.shared_wave import MOST_STEPS
 from nojit.kernels.products.splits import TILE
 
 __all__ = ["BYTES_PER_NS", "MOST_SUMS", "Sizes", "Tile", "Tiling", "Work"]
@@ -124,6 +126,18 @@ class Work(NamedTuple):
         batch, rows, cols, _ = self.sizes
         merge = tile.merge + parts * tile.part + parts * batch * rows * cols * tile.partial_sum
         return self.time(tile, parts) + merge
+
+    def can_share(self, tile: Tile) -> bool:
+        """Return whether programs can share the last wave of a tile: it follows a whole one."""
+        waves, rest = divmod(tile.count(self.sizes), self.processors)
+        return waves > 0 and rest > 0 and self.steps * self.processors < MOST_STEPS
+
+    def time_shared(self, tile: Tile, together: int = 1) -> float:
+        """Return the time of a product whose programs share the last wave; they divide it between each `together` steps."""
+        waves, rest = divmod(tile.count(self.sizes), self.processors)
+        steps = waves * self.steps + max(rest * self.steps / self.processors, LEAST_SHARED_STEPS * together)
+        merge = tile.merge + tile.part * (self.processors + rest)
+        return tile.time(waves, steps, 1, self.moved, self.straddles) + merge
 
     def divisions(self, tile: Tile) -> Iterator[int]:
         """List the numbers of parts of K with a tile: each part stays deep, and the sums and waves few."""

@@ -9,8 +9,8 @@ if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
 from nojit.kernels.bmm import baddbmm, bmm, launch, mm, op  # noqa: E402
-from nojit.kernels.bmm.shared_wave import sums_shape  # noqa: E402
 from nojit.kernels.mm_plus_mm import mm_plus_mm, reference  # noqa: E402
+from nojit.kernels.products.shared_wave import sums_shape  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
 from tests.gpu.gemm_calls import CUT, PAIRS, SHARED, WHOLE, Case, PairCase, cases, gradient_calls, prepared_anew  # noqa: E402

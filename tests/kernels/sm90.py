@@ -24,6 +24,7 @@ SHARED = (
     "products/kernel_sm90.py",
 )
 SCALES = "products/kernel_sm90_scales.py"
+WAVES = ("products/kernel_wave_shares.py", "products/kernel_sm90_waves.py")
 GROUPS = (SCALES, "products/kernel_groups.py", "products/kernel_sm90_groups.py")
 OWN = {
     "bmm_tiles_sm90": ("bmm/kernel_sm90.py",),

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nojit.kernels.bmm.cost import LEAST_STEPS
 from nojit.kernels.bmm.launch_padded import LINE, aligned
-from nojit.kernels.bmm.shared_wave import COLS, ROWS, sums_shape
 from nojit.kernels.products.matrices import Layout, mapped
+from nojit.kernels.products.shared_wave import COLS, LEAST_STEPS, ROWS, sums_shape
 
 from tests.kernels.gluon_stub import load
 from tests.kernels.sm90 import KERNELS
@@ -30,7 +29,7 @@ def share(tmp_path_factory):
         "    if worker < rest:\n"
         "        slots.append(slots_of(worker, rest, steps, workers))\n"
     )
-    return load("share", KERNELS / "products/kernel_tiles.py", KERNELS / "bmm/kernel_wave_shares.py", source)
+    return load("share", KERNELS / "products/kernel_tiles.py", KERNELS / "products/kernel_wave_shares.py", source)
 
 
 def shared(share, programs: int, rest: int, steps: int):

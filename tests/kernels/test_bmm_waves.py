@@ -19,7 +19,7 @@ from tests.kernels.accuracy import assert_accurate
 from tests.kernels.gluon_stub import load
 from tests.kernels.interpreter import Interpreter
 
-FILES = (*sm90.SHARED, "bmm/kernel_wave_shares.py", "bmm/kernel_sm90_waves.py")
+FILES = (*sm90.SHARED, *sm90.WAVES, "bmm/kernel_sm90_waves.py")
 asked: list[str] = []
 programs: list[int] = []
 

@@ -3,7 +3,7 @@
 Persistent programs compute whole tiles as long as every program gets one. The tiles that remain, the *rest*, have ``rest *
 steps`` steps of K, which *workers*, the first programs, share evenly: each takes a contiguous range, of one tile or of two
 neighbours, and stores fp32 sums into slots of a workspace. The range of worker w in tile t of the rest goes to slot w + t, so
-that the slots of a tile are contiguous, in the order of K. `nojit.kernels.bmm.shared_wave` has the host's part.
+that the slots of a tile are contiguous, in the order of K. `nojit.kernels.products.shared_wave` has the host's part.
 
 A slot has panels of 64 columns, each [rows / 8, 4, 8, 4, 2, 2]: row / 8, column / 16, row % 8, column / 2 % 4, column / 8 % 2,
 column % 2. So the values that a thread has of a wgmma result lie four by four, and those of a warp in 512 bytes.
