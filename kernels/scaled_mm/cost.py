@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from nojit.kernels.products.shared_wave import COLS, ROWS
 from nojit.kernels.products.splits import TILE, copied_rows
-from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tiling, Work, read_tiles
+from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tile, Tiling, Work, read_tiles
 
-__all__ = ["DIVIDED", "parts_of_blocks", "tiling_of"]
+__all__ = ["DIVIDED", "SHARED_STEP", "is_shared", "parts_of_blocks", "tiling_of"]
 
 TILES: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
@@ -29,9 +30,30 @@ BLOCK_TILES: Final = read_tiles("""
      128   256   4387  1894   656      158     0      0     0    0.41         0      0     0      0.0
 """)
 """Tiles of `scaled_mm_sm90` with scales of blocks."""
+SHARED: Final = Tile(
+    rows=ROWS,
+    cols=COLS,
+    start=0,
+    wave=2689,
+    step=261,
+    crowded=393,
+    left=0,
+    right=0,
+    both=151,
+    memory=0.40,
+    few_rows=0,
+    merge=0,
+    part=125,
+    partial_sum=0.0,
+)
+"""The tile of `scaled_mm_waves_sm90`; `part` is the time of a tile's sums."""
 DIVIDED: Final = ((64, 64), (64, 128), (128, 128))
 """Rows and columns of the tiles of `scaled_mm_parts_sm90`. For few rows, only those of 64 rows are built."""
 STEP: Final = 128
+TOGETHER: Final = 2
+"""Steps that tensor cores of `scaled_mm_waves_sm90` sum at once."""
+SHARED_STEP: Final = TOGETHER * STEP
+"""Elements of K between which its programs divide the last wave."""
 SECTOR: Final = 32
 """Elements of a sector of memory."""
 RESULT_BYTES: Final = 2
@@ -42,12 +64,27 @@ def tiling_of(rows: int, cols: int, depth: int, processors: int) -> Tiling:
 
     `depth`: length of K; `processors`: number of SMs.
     """
+    return _fastest(_work(rows, cols, depth, processors))[1]
+
+
+def is_shared(rows: int, cols: int, depth: int, processors: int) -> bool:
+    """Return whether a product with a result in bf16 is fastest if programs share the last wave; as for `tiling_of`."""
+    work = _work(rows, cols, depth, processors)
+    return work.can_share(SHARED) and work.time_shared(SHARED, TOGETHER) < _fastest(work)[0]
+
+
+def _fastest(work: Work) -> tuple[float, Tiling]:
+    """Return the time of the fastest tiling of a product, and that tiling."""
+    divided = [side for side in DIVIDED if side[0] == TILE or copied_rows(work.sizes[1], whole=False) == TILE]
+    return min(work.tilings(TILES, divided))
+
+
+def _work(rows: int, cols: int, depth: int, processors: int) -> Work:
+    """Return a product with a result in bf16, as the estimates see it."""
     moved = (rows * depth + depth * cols + RESULT_BYTES * rows * cols) / BYTES_PER_NS
     # rows of both operands are as long
     straddles = bool(depth % SECTOR)
-    work = Work((1, rows, cols, depth), processors, STEP, moved, (straddles, straddles))
-    divided = [side for side in DIVIDED if side[0] == TILE or copied_rows(rows, whole=False) == TILE]
-    return min(work.tilings(TILES, divided))[1]
+    return Work((1, rows, cols, depth), processors, STEP, moved, (straddles, straddles))
 
 
 def parts_of_blocks(rows: int, cols: int, depth: int, processors: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from nojit.kernels import library
@@ -24,25 +24,17 @@ from nojit.kernels.products.matrices import (
     transposed,
 )
 from nojit.kernels.products.splits import copied_rows, padded_width, partial_shape, splits_of
-from nojit.kernels.scaled_mm.cost import parts_of_blocks, tiling_of
+from nojit.kernels.scaled_mm.cost import is_shared, parts_of_blocks, tiling_of
+from nojit.kernels.scaled_mm.launch_waves import MERGE, WAVES, Shared
+from nojit.kernels.scaled_mm.operands import Operands
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
 from torch import Tensor
 
-__all__ = ["Operands", "Prepared", "prepare"]
+__all__ = ["Prepared", "prepare"]
 
 PARTS: Final = "scaled_mm_parts_sm90"
 FEW: Final = 16
 """The most rows of products that `scaled_mm_parts_sm90` does not run: weights bound them."""
-
-
-class Operands(NamedTuple):
-    """The tensors of a product: a, b, both scales, and the bias or None."""
-
-    a: Tensor
-    b: Tensor
-    scale_a: Tensor
-    scale_b: Tensor
-    bias: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +82,7 @@ def prepare(
     dtype: torch.dtype,
     fast: bool,
     maps_run: Callable[[torch.device], bool] | None = None,
-) -> Prepared:
+) -> Prepared | Shared:
     """Choose the kernel for a validated call and return its launch arguments.
 
     Args:
@@ -109,7 +101,9 @@ def prepare(
     validated = _Validated(operands, left, right, result, scales, dtype, fast, is_tuned=maps_run is not None)
     fits = not is_unaligned(operands.a, operands.b, out) and (maps_run or has_maps)(a.device) and validated.suits_maps
     maps = validated.maps if fits else None
-    return validated.mapped(maps) if maps is not None else validated.pointed()
+    if maps is None:
+        return validated.pointed()
+    return validated.shared(maps) if validated.shares_wave else validated.mapped(maps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +161,18 @@ class _Validated:
         return is_built and is_coarse and is_free and self.sizes[0] > FEW and library.has(PARTS)
 
     @property
+    def shares_wave(self) -> bool:
+        """True if the cost model has programs share the last wave."""
+        is_faster = self.has_costs and self.has_whole_scales and is_shared(*self.sizes, self.processors)
+        return is_faster and library.has(WAVES) and library.has(MERGE)
+
+    @property
+    def has_whole_scales(self) -> bool:
+        """True if there is one scale of a and one of b, and no bias."""
+        kind, _, _, strides = self.scales
+        return kind == "ends" and not (self._has_bias or strides[0] or strides[3])
+
+    @property
     def bias_stride(self) -> int:
         """Stride of the bias in elements; 0 without a bias."""
         bias = self.operands.bias
@@ -196,11 +202,15 @@ class _Validated:
             return self._prepared(PARTS, (of_a, of_b, of_out), splits, numbers, tile)
         kind, a_span, _, strides = self.scales
         # per-tensor scales without a bias have a variant with less code, so that small products start sooner
-        if kind == "ends" and not (self._has_bias or strides[0] or strides[3]):
+        if self.has_whole_scales:
             kind = "whole"
         constexprs = {"FAST": self.fast and kind in {"whole", "ends"}, "SCALES": kind, "PANEL": panel, "ROWS": few}
         numbers |= {"has_bias": self._has_bias, "a_span": a_span, **_scale_strides(strides)}
         return self._prepared("scaled_mm_sm90", (of_a, of_b, of_out), splits, numbers, constexprs)
+
+    def shared(self, maps: tuple[Mapped, Mapped, Mapped]) -> Shared:
+        """Return the launch arguments for the kernel whose programs share the last wave; `maps` as for `mapped`."""
+        return Shared(maps, self._sizes, self.result.strides[1], self.processors)
 
     def pointed(self) -> Prepared:
         """Return the launch arguments for the kernel that takes pointers, which always adds up in fp32."""

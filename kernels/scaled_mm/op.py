@@ -22,7 +22,8 @@ from nojit.kernels.scaled_mm.checks import (
     check_operands,
     check_out_dtype,
 )
-from nojit.kernels.scaled_mm.launch import Operands, prepare
+from nojit.kernels.scaled_mm.launch import prepare
+from nojit.kernels.scaled_mm.operands import Operands
 from nojit.kernels.scaled_mm.scales import scales_of
 from torch import Tensor
 

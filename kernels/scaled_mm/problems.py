@@ -14,7 +14,8 @@ from nojit.kernels.products.agreed_sizes import SCALE_BLOCK
 from nojit.kernels.products.fp8 import spread
 from nojit.kernels.products.problem_shapes import BARS, TUNED, Shape, draw_shape
 from nojit.kernels.products.splits import splits_of
-from nojit.kernels.scaled_mm.launch import Operands, prepare
+from nojit.kernels.scaled_mm.launch import prepare
+from nojit.kernels.scaled_mm.operands import Operands
 from torch import Tensor
 
 __all__ = ["ROLES", "ScaledProblem", "problems"]
@@ -27,6 +28,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "scaled_mm_merge": Roles(("BLOCK",), (), ()),
     "scaled_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), ("FAST",), ("PANEL", "SCALES", "ROWS")),
     "scaled_mm_parts_sm90": Roles(("GROUP", "STAGES"), (), ("ROWS", "BLOCK_M", "BLOCK_N")),
+    "scaled_mm_waves_sm90": Roles(("STAGES",), (), ("BLOCK_M", "BLOCK_N", "GROUP")),
 }
 
 _DRAWN: Final = {"tune": 120, "held_out": 12, "fresh": 12}

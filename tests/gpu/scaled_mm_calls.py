@@ -27,6 +27,7 @@ WHOLE = (1312, 2112, 144)
 DEEP = (1312, 2112, 400)
 FEW = (7, 208, 400)
 CUT = (48, 208, 2064)
+SHARED = (2200, 2064, 1040)
 
 
 def fp8(shape: tuple[int, ...], seed: int, format_: torch.dtype = E4, offset: int = 0) -> Tensor:
@@ -69,6 +70,8 @@ class Case:
     """Whether the result is the caller's own, and its elements lie apart."""
     tiling: Tiling | None = None
     """The tile and the parts of K, if the cost model is not to choose."""
+    shared: bool = False
+    """Whether programs share the last wave, whatever the cost model says."""
 
     @property
     def label(self) -> str:
@@ -82,6 +85,7 @@ class Case:
             "" if self.maps else "pointers",
             "gaps" if self.gaps else "",
             f"{self.tiling.rows} x {self.tiling.cols} in {self.tiling.parts} parts" if self.tiling else "",
+            "shared" if self.shared else "",
         )
         return f"{self.sizes} {' '.join(filter(None, flags))}"
 
@@ -116,6 +120,8 @@ class Case:
             stack.enter_context(prepared_anew(self.maps))
             if self.tiling:
                 stack.enter_context(mock.patch.object(launch, "tiling_of", return_value=self.tiling))
+            if self.shared:
+                stack.enter_context(mock.patch.object(launch, "is_shared", return_value=True))
             return (scaled_mm(*self.inputs(), out_dtype=self.dtype, use_fast_accum=self.fast, out=out),)
 
     def torchs(self) -> Outputs:
@@ -167,6 +173,7 @@ def cases() -> Iterator[Case]:
             if kind == "whole" and dtype != torch.float32:
                 yield Case((rows, n, k), dtype=dtype, kind=kind, fast=fast)
     yield from _parts_cases()
+    yield from _shared_cases()
     # an odd number of steps, where some tiles take two together
     for kind in ("whole", "ends"):
         yield Case((1312, 2112, 272), kind=kind, biased=True)
@@ -184,6 +191,12 @@ def _parts_cases() -> Iterator[Case]:
         if rows > 64 or tile[0] == 64:
             yield Case((rows, 528, 2064), kind=kind, tiling=Tiling(*tile, 3))
             yield Case((rows, 528, 2064), kind=kind, biased=True, gaps=True, tiling=Tiling(*tile, 2))
+
+
+def _shared_cases() -> Iterator[Case]:
+    """List products whose programs share the last wave: deep ones, of less than two steps, of fewer tiles than programs."""
+    for sizes in (SHARED, (2200, 2064, 144), (136, 2064, 4096)):
+        yield Case(sizes, shared=True)
 
 
 def scaled_calls() -> Iterator[Call]:

@@ -12,7 +12,7 @@ from nojit.kernels.scaled_mm import reference, scaled_mm  # noqa: E402
 
 from tests.gpu.call import view  # noqa: E402
 from tests.gpu.replay import same_bits  # noqa: E402
-from tests.gpu.scaled_mm_calls import CUT, DEEP, E4, E5, Case, cases  # noqa: E402
+from tests.gpu.scaled_mm_calls import CUT, DEEP, E4, E5, SHARED, Case, cases  # noqa: E402
 from tests.gpu.steering import assert_all_launched  # noqa: E402
 from tests.kernels.accuracy import assert_accurate  # noqa: E402
 
@@ -27,7 +27,7 @@ def test_products_are_as_exact_as_torchs(steered, case):
 
 def test_every_variant_was_launched(steered):
     """Run after the others: what they leave out is what nobody has tried."""
-    assert_all_launched(steered)
+    assert_all_launched(steered, "scaled_mm")
 
 
 def test_slow_sums_are_more_exact_than_fast_ones(operators):
@@ -40,10 +40,13 @@ def test_slow_sums_are_more_exact_than_fast_ones(operators):
     assert slow * 4 < fast
 
 
-@pytest.mark.parametrize("kind", ["ends", "1x128 128x128"])
-@pytest.mark.parametrize("sizes", [DEEP, CUT], ids=["whole", "cut"])
-def test_ten_runs_give_the_same_bits(operators, sizes, kind):
-    case = Case(sizes, kind=kind, biased=True)
+@pytest.mark.parametrize(
+    "case",
+    [Case(sizes, kind=kind, biased=True) for sizes in (DEEP, CUT) for kind in ("ends", "1x128 128x128")]
+    + [Case(SHARED, shared=True)],
+    ids=lambda case: case.label,
+)
+def test_ten_runs_give_the_same_bits(operators, case):
     (first,) = case.run()
     for _ in range(9):
         assert same_bits(first, case.run()[0])

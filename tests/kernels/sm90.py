@@ -33,6 +33,7 @@ OWN = {
     "grouped_mm_depth_sm90": ("products/kernel_groups.py", "grouped_mm/kernel_sm90_grad.py"),
     "scaled_mm_sm90": (SCALES, "scaled_mm/kernel_sm90.py"),
     "scaled_mm_parts_sm90": (SCALES, "scaled_mm/kernel_sm90.py"),
+    "scaled_mm_waves_sm90": (SCALES, *WAVES, "scaled_mm/kernel_sm90_waves.py"),
 }
 """The files of kernels that have several of their own, or whose file has another name."""
 FUNCTIONS = {"bmm_tiles_sm90": "bmm_sm90_kernel"}
@@ -41,7 +42,7 @@ BOXES = {"grouped_mm_sm90": 16, "scaled_grouped_mm_sm90": 16}
 """Rows of the left operand that are copied at once."""
 PROGRAMS = 3
 PANEL_BYTES = 128
-WHOLE = frozenset({"scaled_mm_sm90", "scaled_mm_parts_sm90", "scaled_grouped_mm_sm90"})
+WHOLE = frozenset({"scaled_mm_sm90", "scaled_mm_parts_sm90", "scaled_mm_waves_sm90", "scaled_grouped_mm_sm90"})
 """Kernels that copy all that a tile takes of the right operand at once."""
 
 

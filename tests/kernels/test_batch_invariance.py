@@ -25,8 +25,8 @@ from nojit.kernels.mixed_mm.launch import prepare as prepare_mixed
 from nojit.kernels.mm_plus_mm import op as mm_plus_mm
 from nojit.kernels.scaled_grouped_mm import op as scaled_grouped_mm
 from nojit.kernels.scaled_mm import op as scaled_mm
-from nojit.kernels.scaled_mm.launch import Operands
 from nojit.kernels.scaled_mm.launch import prepare as prepare_scaled
+from nojit.kernels.scaled_mm.operands import Operands
 from nojit.kernels.score_mod.modification import NO_MOD
 
 FP8 = torch.zeros(48, 48).to(torch.float8_e4m3fn)
