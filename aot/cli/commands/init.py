@@ -37,7 +37,8 @@ def command(out: Output, source: str, path: Path | None, archs: tuple[str, ...],
     heuristics. Every other place holds a string that starts with FILL IN and says what belongs there. `nojit build` refuses the manifest until none
     is left.
     """
-    place = _place(source, path)
+    folder = Path() if path is None else path.parent
+    place = _place(source, folder)
     if path is not None and path.exists() and not force:
         raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
     # these import msgspec and start processes
@@ -48,7 +49,7 @@ def command(out: Output, source: str, path: Path | None, archs: tuple[str, ...],
     compiler = SourceCompiler()
     with compiler.session(_TIMEOUT_S, out.note):
         outline = compiler.outline(place, wanted[0])
-    draft = draft_manifest(outline, place.spelling, wanted)
+    draft = draft_manifest(outline, _spelling(source, folder), wanted)
     if path is not None:
         write_file(path, draft.text.encode())
     out.emit(
@@ -63,14 +64,20 @@ def command(out: Output, source: str, path: Path | None, archs: tuple[str, ...],
     out.note(left if draft.questions else ready)
 
 
-def _place(source: str, path: Path | None) -> SourcePlace:
-    """Return the place of a source, relative to the folder of the manifest to write."""
+def _place(source: str, folder: Path) -> SourcePlace:
+    """Return the place of a source for a manifest in a folder."""
+    # nothing can be found relative to a folder that is yet to be created
+    imported_from = folder if folder.is_dir() else Path()
+    return SourcePlace(_spelling(source, imported_from), imported_from, source)
+
+
+def _spelling(source: str, folder: Path) -> str:
+    """Return a source with its file, if it names one, relative to a folder."""
     module, colon, function = source.partition(":")
     if not colon or not function or not module:
         raise click.UsageError(f"expected FILE.py:FUNCTION or package.module:FUNCTION, got {source!r}")
-    folder = Path() if path is None else path.parent
     if module.endswith(".py"):
         if not Path(module).is_file():
             raise PackageError("expected a file with a @triton.jit function", got="no such file", where=module)
         module = Path(os.path.relpath(module, folder)).as_posix()
-    return SourcePlace(f"{module}:{function}", folder, source)
+    return f"{module}:{function}"

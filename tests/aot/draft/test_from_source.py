@@ -272,9 +272,11 @@ def test_without_out_the_manifest_goes_to_standard_output(draft: Draft, tmp_path
     assert result.stderr == "4 places to fill in: search the manifest for FILL IN\n"
 
 
-def test_a_source_is_named_relative_to_the_manifest(draft: Draft, tmp_path: Path) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_source_is_named_relative_to_the_manifest(draft: Draft, tmp_path: Path, exists: bool) -> None:
     draft(SURE, "fill_kernel")
-    (tmp_path / "manifests").mkdir()
+    if exists:
+        (tmp_path / "manifests").mkdir()
     path = tmp_path / "manifests/fill.toml"
     invoke("init", "kernel.py:fill_kernel", "-o", path, "--arch", "sm_90")
     assert tomllib.loads(path.read_text())["kernel"][0]["source"] == "../kernel.py:fill_kernel"
