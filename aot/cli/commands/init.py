@@ -39,6 +39,8 @@ def command(out: Output, source: str, path: Path | None, archs: tuple[str, ...],
     """
     folder = Path() if path is None else path.parent
     place = _place(source, folder)
+    if path is not None and path.is_dir():
+        raise PackageError("expected a file to write the manifest to", got="a folder", where=str(path))
     if path is not None and path.exists() and not force:
         raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
     # these import msgspec and start processes

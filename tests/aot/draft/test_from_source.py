@@ -283,6 +283,7 @@ def test_a_source_is_named_relative_to_the_manifest(draft: Draft, tmp_path: Path
     assert tomllib.loads(path.read_text())["bundle"]["archs"] == ["sm_90"]
     invoke("build", path, "--dry-run")
     assert "overwrite it with --force" in invoke("init", "kernel.py:fill_kernel", "-o", path, code=1).stderr
+    assert "got a folder - at " in invoke("init", "kernel.py:fill_kernel", "-o", path.parent, "--force", code=1).stderr
 
 
 @pytest.mark.parametrize(
