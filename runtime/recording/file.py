@@ -308,18 +308,27 @@ def _read_file(path: Path, recording: Recording) -> None:
         raise RecordingError("expected a recording that can be read", got=worded(error), where=str(path)) from None
     # a process that was killed may have left an unfinished last line
     whole = data[: data.rfind(b"\n") + 1]
+    if whole and not _describes_process(whole.partition(b"\n")[0]):
+        raise RecordingError("expected a recording: nojit record writes one", got="another file", where=str(path))
     for number, raw in enumerate(whole.splitlines(), 1):
         try:
             line = json.loads(raw)
             if not isinstance(line, dict):
                 raise ValueError("expected an object")  # noqa: TRY004, TRY301 - a broken line
-            if number == 1 and line.get("record") != "process":
-                raise ValueError("expected a recording, whose first line describes a process")  # noqa: TRY301 - as above
             recording.add(line)
         except (ValueError, RecursionError) as error:
             raise RecordingError("expected a recording", got=str(error), where=f"{path}:{number}") from None
     if not whole:
         raise RecordingError("expected a recording", got="no complete line", where=str(path))
+
+
+def _describes_process(raw: bytes) -> bool:
+    """Return whether a line is the first of a recording."""
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(line, dict) and line.get("record") == "process"
 
 
 def write_recording(recording: Recording, path: Path) -> None:

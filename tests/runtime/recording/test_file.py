@@ -129,6 +129,14 @@ def test_another_format_is_refused(tmp_path: Path):
         read_recording(tmp_path / "a.nojitrec")
 
 
+@pytest.mark.parametrize("text", ["# A page\n", "[]\n", '{"record":"launches"}\n', "[" * 100_000 + "\n"])
+def test_another_file_is_told_from_a_damaged_recording(tmp_path: Path, text):
+    (tmp_path / "a.nojitrec").write_text(text)
+    with pytest.raises(RecordingError) as caught:
+        read_recording(tmp_path / "a.nojitrec")
+    assert (caught.value.got, caught.value.where) == ("another file", str(tmp_path / "a.nojitrec"))
+
+
 @pytest.mark.parametrize("name", ["absent", "empty", "folder"])
 def test_no_recording_is_an_error_that_names_the_path(tmp_path: Path, name):
     (tmp_path / "empty").write_bytes(b"")
