@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nojit.aot.base.defaults import BUNDLE_NAME
 from nojit.runtime.errors import RecordingError
-from nojit.runtime.recording.file import PART_SUFFIX, SUFFIX, Recording, files_of, read_recording
+from nojit.runtime.recording.file import PART_SUFFIX, SUFFIX, Recording, files_of, process_files, read_recording
 
 __all__ = ["Recorded", "bundle_name", "find_recordings", "is_recording", "read_recordings"]
 
@@ -46,7 +46,7 @@ def find_recordings(places: Iterable[Path]) -> list[Path]:
     """
     found: list[Path] = []
     for place in places:
-        if place.is_dir() and not any(place.glob(f"*{PART_SUFFIX}")):
+        if place.is_dir() and not process_files(place):
             found += sorted(place.glob(f"*{SUFFIX}"))
         else:
             found.append(place)

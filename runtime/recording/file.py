@@ -43,6 +43,7 @@ __all__ = [
     "Recording",
     "Writer",
     "files_of",
+    "process_files",
     "read_recording",
     "write_recording",
 ]
@@ -51,6 +52,7 @@ FORMAT: Final = 1
 SUFFIX: Final = ".nojitrec"
 PART_SUFFIX: Final = ".jsonl"
 """Suffix of a process's file in a folder."""
+_STATEMENT_SUFFIX: Final = ".intoto.jsonl"
 KINDS: Final = (
     "process",
     "distribution",
@@ -291,12 +293,17 @@ def files_of(path: Path) -> list[Path]:
         RecordingError: a folder without files of processes.
     """
     if path.is_dir():
-        files = sorted(path.glob(f"*{PART_SUFFIX}"))
+        files = process_files(path)
         if not files:
             what = f"expected a recording: a {SUFFIX} file, or a folder with {PART_SUFFIX} files"
             raise RecordingError(what, got="a folder without them; did the program launch a kernel?", where=str(path))
         return files
     return [path]
+
+
+def process_files(folder: Path) -> list[Path]:
+    """Return the files of recorded processes in a folder, sorted. Signed statements of bundles, which end alike, are none."""
+    return sorted(path for path in folder.glob(f"*{PART_SUFFIX}") if not path.name.endswith(_STATEMENT_SUFFIX))
 
 
 def _read_file(path: Path, recording: Recording) -> None:

@@ -21,7 +21,7 @@ from nojit.runtime.base.strict_json import Json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError, SettingError
 from nojit.runtime.recording import inductor_hooks
-from nojit.runtime.recording.file import PART_SUFFIX, read_recording, write_recording
+from nojit.runtime.recording.file import process_files, read_recording, write_recording
 from nojit.runtime.recording.recorder import Recorder, say
 from nojit.runtime.recording.triton_hooks import Hooks
 
@@ -210,7 +210,7 @@ def merge_parts(parts: Path, path: Path) -> None:
     Raises:
         RecordingError: no process recorded anything, a file is damaged, or the recording cannot be written.
     """
-    if not any(parts.glob(f"*{PART_SUFFIX}")):
+    if not process_files(parts):
         shutil.rmtree(parts, ignore_errors=True)
         what = "expected a program that launches kernels of Triton: nothing was recorded"
         raise RecordingError(what, where=str(path))

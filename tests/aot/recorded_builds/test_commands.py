@@ -140,12 +140,20 @@ def test_bad_names_of_bundles_are_refused(tmp_path: Path, run: Run) -> None:
 
 
 def test_what_is_a_recording(tmp_path: Path) -> None:
-    for name in ("a.nojitrec", "parts/1-2.jsonl", "several/b.nojitrec", "mixed/c.nojitrec", "mixed/m.toml", "empty/x"):
+    for name in (
+        "a.nojitrec",
+        "parts/1-2.jsonl",
+        "several/b.nojitrec",
+        "mixed/c.nojitrec",
+        "mixed/m.toml",
+        "empty/x",
+        "signed/x-1.0-sm_90.intoto.jsonl",
+    ):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text("")
-    places = [tmp_path / name for name in ("a.nojitrec", "parts", "several", "mixed", "empty")]
-    assert [is_recording(place) for place in places] == [True, True, True, False, False]
+    places = [tmp_path / name for name in ("a.nojitrec", "parts", "several", "mixed", "empty", "signed")]
+    assert [is_recording(place) for place in places] == [True, True, True, False, False, False]
     assert find_recordings(places[:3]) == [tmp_path / "a.nojitrec", tmp_path / "parts", tmp_path / "several/b.nojitrec"]
 
 
