@@ -6,16 +6,13 @@ from __future__ import annotations
 
 from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
-from nojit.kernels.conv.launch_few import is_few, is_uneven, is_unfolded, launch_few, serves_few
+from nojit.kernels.conv.launch_few import is_few, is_narrow, is_uneven, is_unfolded, launch_few, serves_few
 from nojit.kernels.conv.launch_few_grad import is_few_grad, launch_few_grad
 from nojit.kernels.conv.launch_planes import PLANES, copy_to_channels, copy_to_planes
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product, launch_weight_grad
-from nojit.kernels.conv.launch_sm90 import (
-    launch_mapped,
-    launch_mapped_weight_grad,
-    serves_channels,
-    serves_weight_grad_channels,
-)
+from nojit.kernels.conv.launch_sm90 import launch_mapped, serves_channels
+from nojit.kernels.conv.launch_sm90_weight_grad import serves_weight_grad_channels
+from nojit.kernels.conv.launch_weight_grad import launch_fast_weight_grad
 from nojit.kernels.conv.layouts import HALF, allocate, by_channels, has_adjacent_channels, part_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Window, classes_of, forward_sweep
 from torch import Tensor
@@ -170,7 +167,7 @@ def _sum(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | No
     """
     operands = (writer, one, x, w, bias, out)
     # rows of a matrix that are no multiples of 16 bytes apart are slower than a copy that is padded
-    if not is_uneven(x) and launch_product(*operands):
+    if not is_uneven(x) and not is_narrow(one, x) and launch_product(*operands):
         return
     if is_few(one) and launch_few(*operands):
         return
@@ -205,7 +202,7 @@ def run_weight_grad(
             _read_by_channels(writer, x),
             _written_by_channels(writer, out),
         )
-    if not launch_mapped_weight_grad(writer, one, grad, x, target):
+    if not launch_fast_weight_grad(writer, one, grad, x, target):
         launch_weight_grad(writer, one, grad, x, target)
     if target is not out:
         copy_to_planes(writer, target, out)

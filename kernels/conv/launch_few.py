@@ -13,8 +13,9 @@ from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
-from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
-from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, unfold, unfolded_form
+from nojit.kernels.conv.launch_merge import launch_merge
+from nojit.kernels.conv.launch_pointers import Sum, unused
+from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, own_form, unfold, unfolded_form
 from nojit.kernels.conv.layouts import (
     HALF,
     copied_by_channels,
@@ -29,12 +30,24 @@ from nojit.kernels.conv.splits import parts_of, tiles_of
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor, float32
 
-__all__ = ["FAR", "is_few", "is_uneven", "is_unfolded", "launch_few", "serves_few", "weight_by_channels"]
+__all__ = [
+    "FAR",
+    "is_few",
+    "is_narrow",
+    "is_uneven",
+    "is_unfolded",
+    "launch_few",
+    "serves_few",
+    "spans",
+    "weight_by_channels",
+]
 
 PADDED: Final = 64
 """The sm_90 kernel pads channels to multiples of this."""
 FAR: Final = 2**30
 """Coordinates and offsets within an image must be below this."""
+MANY: Final = 1 << 16
+"""The least positions of an input gradient for which it takes products of 1 x 1 weights and few channels."""
 SHARE: Final = 0.65
 """The least share of its products that the sm_90 kernel, which pads channels to multiples of 64, must not waste to be faster."""
 SHARE_OF_PART: Final = 0.1
@@ -52,18 +65,8 @@ def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
         one, w = replace(one, is_transposed=False), writer.make(Tensor.transpose, w, 0, 1)
     own = one.sweep
     if one.c_len % VECTOR == 0 and is_described(x):
-        outer, _, _, row, pixel = (stride // VECTOR for stride in strides_of(x))
-        source = VectorInput(
-            vectors=one.c_len // VECTOR,
-            width=own.source[2],
-            strides=(outer, row, pixel),
-            taps=own.taps[2],
-            mul=own.mul[2],
-            step=own.step[2],
-            start=own.start[2],
-            together=1,
-        )
-        served = _spans(source, one)
+        source = own_form(one, x)
+        served = spans(source, one)
         if served:
             # whether a replayed part is aligned depends on more of its address than a recipe knows
             weight = copied_by_channels(writer, w) if one.is_part else weight_by_channels(writer, w)
@@ -71,7 +74,7 @@ def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
         return served
     source = unfolded_form(one)
     rows = one.batch * own.source[1] * source.width
-    if rows > sweeps.LIMIT or one.n_len * own.taps[1] * source.taps > sweeps.LIMIT or not _spans(source, one):
+    if rows > sweeps.LIMIT or one.n_len * own.taps[1] * source.taps > sweeps.LIMIT or not spans(source, one):
         return False
     weight = new_contiguous(writer, x, (one.n_len * own.taps[1] * source.taps, source.vectors * VECTOR))
     unfolded = unfold(writer, one, source, x, (w, weight))
@@ -83,6 +86,14 @@ def is_few(one: Sum) -> bool:
     """Return whether the kernel for few channels is faster than the sm_90 kernel, given the channels of input and result."""
     copied, written = (PADDED * -(-count // PADDED) for count in (one.c_len, one.n_len))
     return one.c_len * one.n_len < (SHARE_OF_PART if one.is_part else SHARE) * copied * written
+
+
+def is_narrow(one: Sum, x: Tensor) -> bool:
+    """Return whether the kernel for few channels is faster than a matrix product, which has no narrower tiles than 64 columns."""
+    if not (is_few(one) and one.n_len <= PADDED and one.c_len % VECTOR == 0 and is_described(x)):
+        return False
+    # the copy of a transposed weight takes longer than a small product; the batch counts among the positions
+    return not one.is_transposed or library.is_batch_invariant() or one.positions >= MANY
 
 
 def is_uneven(x: Tensor) -> bool:
@@ -117,7 +128,7 @@ def serves_few(one: Sum, x: Tensor) -> bool:
     return max(*own.source, *far, *reach) < FAR
 
 
-def _spans(source: VectorInput, one: Sum) -> bool:
+def spans(source: VectorInput, one: Sum) -> bool:
     """Return whether offsets from tap to tap, and the weight's rows, fit the kernel's 32-bit numbers."""
     own = one.sweep
     down = abs(own.step[1]) * (own.taps[1] - 1) * source.strides[1]

@@ -14,7 +14,8 @@ from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_few import FAR, is_few, weight_by_channels
-from nojit.kernels.conv.launch_pointers import Sum, launch_merge, unused
+from nojit.kernels.conv.launch_merge import launch_merge
+from nojit.kernels.conv.launch_pointers import Sum, unused
 from nojit.kernels.conv.launch_unfold import VECTOR
 from nojit.kernels.conv.layouts import (
     copied_by_channels,
@@ -35,6 +36,8 @@ __all__ = ["is_few_grad", "launch_few_grad"]
 KERNEL: Final = "conv_few_grad"
 NARROW: Final = 16
 """The kernel is faster up to this many channels of the result; others must fill vectors."""
+NARROW_PARTS: Final = 48
+"""With a stride, it is faster up to this many channels: other kernels launch each class, and copy a part of the weight for it or pad to 64."""
 CLASSES: Final = 4096
 """The most classes: a stride longer than the image has empty ones, which cost programs all the same."""
 PRODUCTS: Final = 700_000_000
@@ -52,6 +55,8 @@ def is_few_grad(sums: Sequence[Sum]) -> bool:
     # the batch counts among the positions
     if library.is_batch_invariant():
         return False
+    if sums[0].is_part and sums[0].n_len <= NARROW_PARTS:
+        return True
     return sum(one.positions * one.depth * one.n_len for one in sums) <= PRODUCTS * len(sums)
 
 

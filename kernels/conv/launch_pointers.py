@@ -15,6 +15,7 @@ from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.conv import sweeps
+from nojit.kernels.conv.launch_merge import launch_merge, merge_rows
 from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of, tiles_of
 from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
@@ -24,9 +25,9 @@ from torch import Tensor
 __all__ = [
     "Sum",
     "launch",
-    "launch_merge",
     "launch_product",
     "launch_weight_grad",
+    "launch_weight_product",
     "unused",
 ]
 
@@ -165,44 +166,6 @@ def _launch(
     )
 
 
-def launch_merge(
-    writer: RecipeWriter,
-    partial: Tensor,
-    out: Tensor,
-    bias: Tensor | None,
-    shape: tuple[int, int, int],
-    strides: tuple[int, int, int],
-) -> None:
-    """Add up split-K parts in order, add the bias, and write the result.
-
-    Args:
-        writer: records the launch.
-        partial: fp32 [parts, batch * rows, padded columns].
-        out: the result.
-        bias: one value for each column, or None.
-        shape: batch, rows and columns of the result as matrices.
-        strides: strides of `out` by batch, row and column.
-    """
-    added = out if bias is None else bias
-    batch, rows, cols = shape
-    writer.launch(
-        "bmm_merge",
-        partial_ptr=partial,
-        out_ptr=out,
-        input_ptr=added,
-        batch=batch,
-        m_len=rows,
-        n_len=cols,
-        splits=partial.shape[0],
-        width=partial.shape[2],
-        activation=0,
-        alpha=1.0,
-        beta=float(bias is not None),
-        **named("stride_c", "zmn", (0, 0, added.stride(0))),
-        **named("stride_o", "zmn", strides),
-    )
-
-
 def launch_product(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
     """Launch a convolution as one matrix product, if each output position reads one input position; return whether it did.
 
@@ -223,6 +186,29 @@ def launch_product(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: T
     b = writer.stands(w.as_strided((batch, one.c_len, one.n_len), (0, down, across)), w)
     call = prepare(a, b, bias, result, has_epilogue=bias is not None)
     call(a, b, bias, result, (0, 1.0, float(bias is not None)), writer)
+    return True
+
+
+def launch_weight_product(writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> bool:
+    """Launch the weight gradient of a 1 x 1 weight as one matrix product over all positions, if it is one; return whether it did.
+
+    `writer`: allocates and launches, and records both for replays.
+    """
+    if not (one.sweep.is_pointwise and one.groups == 1 and x.element_size() == 2 and one.positions):
+        return False
+    sizes = (one.batch, *one.sweep.out)
+    rows = _Rows.of(grad, sizes), _Rows.of(x, sizes)
+    if not all(each.whole for each in rows) or one.sweep.out != one.sweep.source or one.positions > sweeps.LIMIT:
+        return False
+    a, b = (
+        writer.stands(each.matrices(value, (1, one.positions, width)), value)
+        for each, value, width in zip(rows, (grad, x), (one.n_len, one.c_len), strict=True)
+    )
+    outer, channel, *_ = out.stride()
+    result = writer.stands(out.as_strided((1, one.n_len, one.c_len), (0, outer, channel)), out)
+    a = writer.stands(a.transpose(1, 2), grad)
+    call = prepare(a, b, None, result, has_epilogue=False)
+    call(a, b, None, result, (0, 1.0, 0.0), writer)
     return True
 
 
@@ -289,4 +275,4 @@ def launch_weight_grad(writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, 
             PRECISION=own.precision,
         )
     if partial is not None:
-        launch_merge(writer, partial, out, None, (1, rows, across), (0, across, 1))
+        merge_rows(writer, partial, out, across)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels import library
@@ -19,26 +18,28 @@ from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, takes_maps
 from nojit.kernels.conv import sweeps
-from nojit.kernels.conv.launch_pointers import Sum, launch_merge
-from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, unfold, unfolded_form
-from nojit.kernels.conv.layouts import copied_by_channels, is_described, is_half_image, merged, positions_of, strides_of
+from nojit.kernels.conv.launch_merge import launch_merge
+from nojit.kernels.conv.launch_pointers import Sum
+from nojit.kernels.conv.layouts import copied_by_channels, is_described, merged, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of
 from nojit.kernels.conv.sweeps import DIMS
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
 __all__ = [
+    "PANEL_BYTES",
+    "ROWS",
     "Boxes",
+    "MapsRun",
     "boxes_of",
+    "describe",
+    "fits",
     "launch_mapped",
-    "launch_mapped_weight_grad",
     "serves_channels",
-    "serves_weight_grad_channels",
+    "steps_of",
     "strips_of",
 ]
 
-COPY_BYTES: Final = 1 << 30
-"""The most bytes of an unfolded input that the kernel could read as it is."""
 PANEL_BYTES: Final = 128
 """Width of a TMA store, in bytes."""
 ROWS: Final = 64
@@ -50,8 +51,6 @@ STEP: Final = 8
 """The largest element stride of a TMA descriptor."""
 USED: Final = 0.6
 """The least fraction of copied channels that must exist for sums by the sm_90 kernels; below it, other kernels waste less."""
-FULLER: Final = 2.0
-"""The input of a weight gradient is unfolded if that raises the fraction of copied channels that exist by this factor."""
 SHARED_TAPS: Final = 3
 """The height of weights for which the halo kernel, which copies input rows once for several taps, is built."""
 STRIP: Final = 2
@@ -112,7 +111,7 @@ def boxes_of(positions: Four, apart: Four, most_images: int = ROWS, most_rows: i
     )
 
 
-def _fits(one: Sum, x: Tensor, maps_run: MapsRun | None = None, used: float = 0.0) -> bool:
+def fits(one: Sum, x: Tensor, maps_run: MapsRun | None = None, used: float = 0.0) -> bool:
     """Return whether the sm_90 kernels can run a sum without too much padding, given operands that are channels-last.
 
     Args:
@@ -131,17 +130,7 @@ def _fits(one: Sum, x: Tensor, maps_run: MapsRun | None = None, used: float = 0.
 def serves_channels(one: Sum, x: Tensor) -> bool:
     """Return whether the sm_90 kernels run a sum as soon as all operands are channels-last."""
     unit = MAP_BYTES // x.element_size()
-    return one.c_len % unit == one.n_len % unit == 0 and _fits(one, x, used=_used(one))
-
-
-def serves_weight_grad_channels(one: Sum, grad: Tensor) -> bool:
-    """Return whether the sm_90 kernels run the gradient of `one` by its weight as soon as all operands are channels-last.
-
-    `grad`: the gradient by the result.
-    """
-    unit = MAP_BYTES // grad.element_size()
-    unfolds = one.groups == 1 and is_half_image(grad)
-    return one.n_len % unit == 0 and (unfolds or one.c_len % unit == 0) and _fits(one, grad)
+    return one.c_len % unit == one.n_len % unit == 0 and fits(one, x, used=_used(one))
 
 
 def _used(one: Sum) -> float:
@@ -154,7 +143,7 @@ def filled(channels: int) -> float:
     return channels / (ROWS * -(-channels // ROWS))
 
 
-def _describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[int, ...] | None = None) -> Described:
+def describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[int, ...] | None = None) -> Described:
     """Return the TMA description of a tensor as [batch, depth, height, width, channels], which must be channels-last.
 
     Args:
@@ -180,7 +169,8 @@ def _weight_of(writer: RecipeWriter, w: Tensor) -> Tensor:
     return copied_by_channels(writer, w)
 
 
-def _steps_of(one: Sum) -> tuple[int, ...] | None:
+def steps_of(one: Sum) -> tuple[int, ...] | None:
+    """Return the distance of the input positions that a box copies, per dimension; None for 1."""
     return None if one.sweep.mul == (1, 1, 1) else (1, *one.sweep.mul, 1)
 
 
@@ -220,9 +210,9 @@ def _launch_strips(
     numbers = {name: number for name, number in boxes.numbers.items() if name not in {"boxes_h", "box_h"}}
     writer.launch(
         "conv_halo_sm90",
-        x_map=_describe(x, box),
-        w_map=_describe(_weight_of(writer, w)),
-        out_map=_describe(out, box),
+        x_map=describe(x, box),
+        w_map=describe(_weight_of(writer, w)),
+        out_map=describe(out, box),
         bias_ptr=x if bias is None else bias,
         height=own.out[1],
         c_len=one.c_len,
@@ -255,7 +245,7 @@ def launch_mapped(
     kernels run on a device, or None for `takes_maps`.
     """
     unit = MAP_BYTES // x.element_size()
-    if not (_fits(one, x, maps_run, _used(one)) and is_described(x) and is_described(out)) or w.shape[1] % unit:
+    if not (fits(one, x, maps_run, _used(one)) and is_described(x) and is_described(out)) or w.shape[1] % unit:
         return False
     positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), processors(x)
     boxes = boxes_of(positions, apart)
@@ -278,7 +268,7 @@ def launch_mapped(
     panel = PANEL_BYTES // element_bytes
     box = (*boxes.sizes, panel)
     if partial is None:
-        of_out = _describe(target, box)
+        of_out = describe(target, box)
     else:
         _, d, h, row = positions
         shape = (splits * one.batch, d, h, row, one.n_len)
@@ -286,8 +276,8 @@ def launch_mapped(
     has_bias = bias is not None and splits == 1
     writer.launch(
         "conv_sm90",
-        x_map=_describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
-        w_map=_describe(_weight_of(writer, w)),
+        x_map=describe(x, (*boxes.sizes, ROWS), steps_of(one)),
+        w_map=describe(_weight_of(writer, w)),
         out_map=of_out,
         bias_ptr=x if bias is None else bias,
         batch=one.batch,
@@ -303,105 +293,4 @@ def launch_mapped(
     if partial is not None:
         outer, channel, *_ = strides_of(out)
         launch_merge(writer, partial, out, bias, one.shape, (outer, pixel or 0, channel))
-    return True
-
-
-def launch_mapped_weight_grad(
-    writer: RecipeWriter,
-    one: Sum,
-    grad: Tensor,
-    x: Tensor,
-    out: Tensor,
-    maps_run: MapsRun | None = None,
-) -> bool:
-    """Launch the gradient of `one` by its weight with the sm_90 kernel if it can run; return whether it did.
-
-    An image with few channels is unfolded first.
-
-    `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
-    kernels run on a device, or None for `takes_maps`.
-    """
-    folded = _unfolded_for_weights(one, x)
-    if folded is None:
-        return _launch_weight_grad(writer, one, grad, x, out, maps_run)
-    source, its = folded
-    rows = one.batch * one.sweep.source[1] * source.width
-    if rows > sweeps.LIMIT or not (_fits(its, grad, maps_run) and is_described(grad)):
-        return False
-    shape = (one.n_len, its.sweep.taps[1], its.sweep.taps[2], its.c_len)
-    unfolded = writer.make(torch.movedim, unfold(writer, one, source, x), -1, 1)
-    sums = new_contiguous(writer, x, shape)
-    if not _launch_weight_grad(writer, its, grad, unfolded, writer.make(torch.movedim, sums, -1, 1), maps_run):
-        return False
-    writer.make(_fold, out, sums)
-    return True
-
-
-def _unfolded_for_weights(one: Sum, x: Tensor) -> tuple[VectorInput, Sum] | None:
-    """Return the form of an image that is to be unfolded for the weight gradient of `one`, and the sum over it; or None."""
-    own = one.sweep
-    if one.groups > 1 or not is_half_image(x) or not one.positions or not one.depth:
-        return None
-    source = unfolded_form(one, ROWS)
-    channels = source.vectors * VECTOR
-    copied = one.batch * own.source[1] * source.width * channels * x.element_size()
-    if is_described(x) and (copied > COPY_BYTES or filled(channels) < FULLER * filled(one.c_len)):
-        return None
-    sweep = replace(
-        own,
-        source=(1, own.source[1], source.width),
-        taps=(1, own.taps[1], source.taps),
-        mul=(1, own.mul[1], source.mul),
-        step=(1, own.step[1], source.step),
-        start=(0, own.start[1], source.start),
-    )
-    return source, replace(one, c_len=channels, sweep=sweep)
-
-
-def _fold(out: Tensor, sums: Tensor) -> Tensor:
-    """Write the weight gradient of an unfolded input, [O, rows, positions, taps and channels], to `out` [O, C, rows, columns]."""
-    results, channels, rows, columns = out.shape
-    together = columns // sums.shape[2]
-    taps = sums[..., : together * channels].reshape(results, rows, columns, channels)
-    return out.copy_(taps.movedim(-1, 1))
-
-
-def _launch_weight_grad(
-    writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | None
-) -> bool:
-    """Launch the gradient of `one` by its weight over `x` as it is, if the sm_90 kernel can run; return whether it did."""
-    taps = math.prod(one.sweep.taps)
-    row_stride, channel, *inner = strides_of(out)
-    # a row of the result has the taps in order, each with all its channels
-    dense = channel == 1 and (taps == 1 or merged(one.sweep.taps, inner) == one.c_len)
-    if not (_fits(one, grad, maps_run) and is_described(grad) and is_described(x)):
-        return False
-    if not dense or row_stride != one.depth or out.data_ptr() % MAP_BYTES:
-        return False
-    boxes = boxes_of((one.batch, *one.sweep.out), (1, *one.sweep.mul))
-    if boxes.rows > sweeps.LIMIT or one.c_len % (MAP_BYTES // x.element_size()):
-        return False
-    rows, count = one.groups * one.n_len, processors(x)
-    across = taps * -(-one.c_len // ROWS) * ROWS
-    tiles = one.groups * -(-one.n_len // TILE) * -(-across // TILE)
-    splits, width = parts_of(tiles, boxes.rows, count), padded_width(one.depth)
-    target, stride = out, one.depth
-    if splits > 1:
-        target, stride = new_contiguous(writer, x, (splits, rows, width), torch.float32), width
-    parts: tuple[Any, ...] = (1, splits, rows, taps, one.c_len)
-    of_out = Described(target, (rows * stride * splits, rows * stride, stride, one.c_len, 1), parts)
-    writer.launch(
-        "conv_weight_grad_sm90",
-        grad_map=_describe(grad, (*boxes.sizes, ROWS)),
-        x_map=_describe(x, (*boxes.sizes, ROWS), _steps_of(one)),
-        out_map=of_out,
-        **one.channels,
-        **boxes.numbers,
-        **one.sweep.map,
-        splits=splits,
-        programs=count,
-        PANEL=PANEL_BYTES // target.element_size(),
-    )
-    if splits > 1:
-        launch_merge(writer, target, out, None, (1, rows, one.depth), (0, one.depth, 1))
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
@@ -10,7 +11,7 @@ from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.layouts import strides_of
 from torch import Tensor
 
-__all__ = ["VECTOR", "VectorInput", "unfold", "unfolded_form"]
+__all__ = ["VECTOR", "VectorInput", "own_form", "unfold", "unfolded_form"]
 
 VECTOR: Final = 8
 """Channels per copy of the kernels: 16 bytes."""
@@ -35,6 +36,40 @@ class VectorInput(NamedTuple):
     start: int
     together: int
     """Taps of a row that one position holds: all of them or one."""
+
+    @property
+    def channels(self) -> int:
+        """Channels of a position, padding included."""
+        return self.vectors * VECTOR
+
+    def over(self, one: Sum) -> Sum:
+        """Return the sum `one` over an image in this form."""
+        own = one.sweep
+        sweep = replace(
+            own,
+            source=(1, own.source[1], self.width),
+            taps=(1, own.taps[1], self.taps),
+            mul=(1, own.mul[1], self.mul),
+            step=(1, own.step[1], self.step),
+            start=(0, own.start[1], self.start),
+        )
+        return replace(one, c_len=self.channels, sweep=sweep)
+
+
+def own_form(one: Sum, x: Tensor) -> VectorInput:
+    """Return the form of an image x whose channels fill vectors, as it is."""
+    own = one.sweep
+    outer, _, _, row, pixel = (stride // VECTOR for stride in strides_of(x))
+    return VectorInput(
+        vectors=one.c_len // VECTOR,
+        width=own.source[2],
+        strides=(outer, row, pixel),
+        taps=own.taps[2],
+        mul=own.mul[2],
+        step=own.step[2],
+        start=own.start[2],
+        together=1,
+    )
 
 
 def unfolded_form(one: Sum, padded: int = VECTOR) -> VectorInput:

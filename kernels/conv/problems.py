@@ -14,7 +14,8 @@ from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.conv.launch_few import is_few, launch_few
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_weight_grad
-from nojit.kernels.conv.launch_sm90 import boxes_of, launch_mapped, launch_mapped_weight_grad, strips_of
+from nojit.kernels.conv.launch_sm90 import boxes_of, launch_mapped, strips_of
+from nojit.kernels.conv.launch_sm90_weight_grad import launch_mapped_weight_grad
 from nojit.kernels.conv.layouts import new_like
 from nojit.kernels.conv.splits import TILE, parts_of
 from nojit.kernels.conv.sweeps import Window, forward_sweep, three
@@ -40,7 +41,9 @@ ROLES: Final[Mapping[str, Roles]] = {
     "conv_few_grad": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT",)),
     "conv_unfold": Roles(("BLOCK", "LANES"), (), ()),
     "conv_planes": Roles(("ROWS", "COLS"), (), ()),
+    "conv_few_weight_grad": Roles(("BLOCK_K", "GROUP"), (), ("BLOCK_M", "BLOCK_N")),
     "conv_weight_grad": _OVER_POINTERS,
+    "conv_weight_merge": Roles(("BLOCK", "PARTS"), (), ()),
     "conv_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TRANSPOSED")),
     "conv_halo_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "KEPT"), (), ("TRANSPOSED", "TAPS")),
     "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
@@ -338,7 +341,7 @@ class ConvProblem:
             elif self.kernel == "conv_weight_grad":
                 launch_weight_grad(writer, total, own_other, own_x, own_out)
             elif self.kernel == "conv_weight_grad_sm90":
-                launch_mapped_weight_grad(writer, total, own_other, own_x, own_out, maps_run=lambda _: True)
+                launch_mapped_weight_grad(writer, total, 1, own_other, own_x, own_out, parts=1)
             else:
                 operands, sharing = (own_x, own_other, None, own_out), self.kernel == "conv_halo_sm90"
                 launch_mapped(writer, total, *operands, maps_run=lambda _: True, sharing=sharing)
@@ -361,7 +364,7 @@ def _shapes(use: str, kernel: str) -> list[Shape]:
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
-    if kernel in {"conv_few_grad", "conv_unfold", "conv_planes"}:
+    if kernel in {"conv_few_grad", "conv_few_weight_grad", "conv_weight_merge", "conv_unfold", "conv_planes"}:
         return []
     if kernel == "conv_few":
         if use == "bars":

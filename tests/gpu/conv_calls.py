@@ -10,7 +10,15 @@ from typing import Any
 from unittest import mock
 
 import torch
-from nojit.kernels.conv import conv2d, conv3d, launch, launch_few_grad, launch_pointers, launch_sm90
+from nojit.kernels.conv import (
+    conv2d,
+    conv3d,
+    launch,
+    launch_few_grad,
+    launch_pointers,
+    launch_sm90,
+    weight_grad_costs,
+)
 from nojit.kernels.conv import op_autograd as operators
 from torch import Tensor
 from torch.nn import functional
@@ -122,6 +130,8 @@ class Case:
                 stack.enter_context(mock.patch.object(launch_sm90, "takes_maps", return_value=False))
             for module in (launch_few_grad, launch_pointers, launch_sm90) if self.parts else ():
                 stack.enter_context(mock.patch.object(module, "parts_of", return_value=self.parts))
+            if self.parts:
+                stack.enter_context(mock.patch.object(weight_grad_costs, "divisions", return_value=(self.parts,)))
             yield
 
 

@@ -11,12 +11,24 @@ import numpy as np
 import pytest
 import torch
 from nojit.kernels import library
-from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_few_grad, launch_pointers, op, reference, sweeps
+from nojit.kernels.conv import (
+    conv2d,
+    conv3d,
+    launch_few,
+    launch_few_grad,
+    launch_merge,
+    launch_pointers,
+    launch_weight_grad,
+    op,
+    reference,
+    sweeps,
+)
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.conv.checks import window_of
 from nojit.kernels.conv.layouts import by_channels, is_by_channels
 from nojit.kernels.conv.splits import parts_of
 from nojit.kernels.conv.sweeps import Window, classes_of, forward_sweep, pieces_of
+from nojit.kernels.conv.weight_grad_costs import Plan
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 from torch.nn import functional
@@ -143,7 +155,8 @@ def test_points_are_products_of_matrices(how, monkeypatch):
         check(conv2d, values)
         check(conv2d, [values[0][..., 1:4, :], *values[1:]])
         check(conv2d, values[:2], stride=2)
-    assert {"bmm", "conv_few", "conv_weight_grad"} <= set(names)
+    of_weights = "conv_weight_grad" if how == "planes" else "conv_few_weight_grad"
+    assert {"bmm", "conv_few", of_weights} <= set(names)
     assert ("conv_planes" in names) == (how == "planes")
 
 
@@ -493,6 +506,35 @@ def grads_by_input(values: list[Tensor], words: dict[str, Any]) -> Tensor:
     x = values[0].detach().requires_grad_()
     out = conv2d(x, values[1], **words)
     return torch.autograd.grad(out, x, torch.ones_like(out))[0]
+
+
+FEW_WEIGHTS = {
+    "several images in a box": ((5, 16, 4, 3), 24, (3, 3), {"padding": 1}),
+    "tiles of several taps and a part": ((1, 24, 9, 10), 8, (5, 5), {"padding": 2}),
+    "more channels than a tile": ((1, 8, 7, 6), 40, (3, 1), {}),
+    "strides, far": ((2, 8, 12, 11), 16, (3, 2), {"padding": (2, 1), "stride": (3, 2), "dilation": (2, 3)}),
+    "taps together": ((2, 3, 9, 10), 16, (7, 7), {"padding": 3, "stride": 2}),
+    "padded channels": ((2, 12, 8, 9), 8, (3, 3), {"padding": 1}),
+    "points": ((3, 16, 5, 9), 8, (1, 1), {"stride": 2}),
+}
+
+
+@pytest.mark.parametrize("parts", [1, 2, 9])
+@pytest.mark.parametrize("case", FEW_WEIGHTS.values(), ids=FEW_WEIGHTS.keys())
+def test_weight_gradients_of_few_channels_sum_boxes_of_positions(case, parts, launched, monkeypatch):
+    shape, channels, taps, words = case
+    monkeypatch.setattr(launch_weight_grad, "plans", lambda *_, **__: [Plan(0.0, 64, 32, parts)])
+    x, w, bias = few(shape, channels, taps, torch.float16, "channels")
+    check(conv2d, [x, w, bias], **words)
+    assert "conv_few_weight_grad" in launched
+    assert ("conv_weight_merge" in launched) == (parts > launch_merge.FEW or shape[1] % 8 != 0)
+    # the weight's own layout may be another
+    check(conv2d, [x, w.contiguous(), bias], **words)
+
+
+def test_weight_gradients_of_points_are_products(launched):
+    check(conv2d, few((2, 72, 5, 7), 64, (1, 1), torch.float16, "channels"))
+    assert launched == ["conv_few", "bmm"], "the convolution; both gradients"
 
 
 @pytest.mark.parametrize("parts", [1, 3])

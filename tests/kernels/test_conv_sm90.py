@@ -10,8 +10,17 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.tensor_maps import Described
-from nojit.kernels.conv import conv2d, conv3d, launch_few, launch_pointers, launch_sm90, op_autograd
+from nojit.kernels.conv import (
+    conv2d,
+    conv3d,
+    launch_few,
+    launch_pointers,
+    launch_sm90,
+    launch_weight_grad,
+    op_autograd,
+)
 from nojit.kernels.conv.launch_sm90 import ROWS, boxes_of
+from nojit.kernels.conv.weight_grad_costs import Plan
 from nojit.kernels.manifest_kernels import by_position
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
@@ -48,7 +57,7 @@ asked: list[str] = []
 
 def provide(name: str):
     """Give kernels as Python; the sums of parts too. Other kernels must do without those that are only faster."""
-    if name == "conv_few_grad":
+    if name in {"conv_few_grad", "conv_few_weight_grad"}:
         raise KernelNotFoundError("another kernel computes the same", got=name)
 
     def launch(*args: Any, **named: Any) -> None:
@@ -88,6 +97,15 @@ def merge(partial: Tensor, out: Tensor, bias: Tensor, *numbers: Any) -> None:
     out.as_strided((batch, rows, cols), numbers[11:]).copy_(total)
 
 
+def merge_weights(partial: Tensor, out: Tensor, *numbers: int) -> None:
+    """Add up parts, and put the channels of all taps where the weight has them."""
+    results, channels, high, wide, together, length, parts, width, *strides = numbers
+    assert partial.shape == (parts, results, width)
+    rows = partial.sum(0)[:, : high * (wide // together) * length].view(results, high, wide // together, length)
+    taps = rows[..., : together * channels].reshape(results, high, wide, channels)
+    out.as_strided((results, high, wide, channels), (strides[0], *strides[2:], strides[1])).copy_(taps)
+
+
 def unfold(x: Tensor, _w: Tensor, out: Tensor, _copy: Tensor, *numbers: int) -> None:
     """Write each position's taps one after another; the weight must not be asked for."""
     batch, channels, results, x_h, x_w, width, _, _, together, vectors, mul, step, start, *strides = numbers
@@ -107,7 +125,12 @@ def transpose(source: Tensor, target: Tensor, rows: int, cols: int, *numbers: in
     target.as_strided((batch, rows, cols), (out_z, 1, out_col)).copy_(read)
 
 
-STAND_INS = {"bmm_merge": merge, "conv_planes": transpose, "conv_unfold": unfold}
+STAND_INS = {
+    "bmm_merge": merge,
+    "conv_planes": transpose,
+    "conv_unfold": unfold,
+    "conv_weight_merge": merge_weights,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -127,6 +150,9 @@ def whole(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:
     """Cut every depth into so many parts."""
     for module in (launch_sm90, launch_pointers):
         monkeypatch.setattr(module, "parts_of", lambda *_: parts)
+    monkeypatch.setattr(
+        launch_weight_grad, "plans", lambda *_, **__: [Plan(0.0, rows, 128, parts) for rows in (64, 128)]
+    )
 
 
 def serve_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,6 +400,8 @@ def test_what_would_mostly_multiply_padding_goes_over_vectors(shape, channels, g
         ((2, 128, 20, 20), 128, 3, 2, ["conv_few_grad"]),
         ((2, 128, 20, 20), 128, 1, 2, ["conv_sm90"]),
         ((8, 128, 112, 112), 128, 3, 2, ["conv_sm90"] * 4),
+        ((8, 40, 112, 112), 128, 3, 2, ["conv_few_grad"]),
+        ((8, 24, 100, 120), 48, 1, 1, ["conv_few"]),
     ],
 )
 def test_few_channels_and_small_strided_convolutions_take_one_launch_for_the_input_gradient(
@@ -388,6 +416,32 @@ def test_few_channels_and_small_strided_convolutions_take_one_launch_for_the_inp
         window = [stride] * 2, [pad] * 2, [pad] * 2, [1, 1]
         torch.ops.nojit.conv_input_grad(grad, weight, value.shape, *window, 1, "switch")
     assert [name for name in names if name != "bmm_merge"] == kernels
+
+
+@pytest.mark.parametrize(
+    ("channels", "results", "kernel"), [(32, 32, "conv_few"), (104, 24, "conv_few"), (128, 64, "bmm"), (32, 72, "bmm")]
+)
+def test_points_that_would_mostly_multiply_padding_go_over_vectors(channels, results, kernel):
+    names = []
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        value, weight = torch.ones(2, channels, 6, 6).bfloat16(), torch.ones(results, channels, 1, 1).bfloat16()
+        conv2d(value.contiguous(memory_format=LAST), weight.contiguous(memory_format=LAST))
+    assert names[0] == kernel
+
+
+@pytest.mark.parametrize(
+    ("shape", "results", "product"),
+    [((2, 64, 6, 6), 72, True), ((2, 24, 6, 6), 40, False), ((64, 128, 56, 56), 128, False), ((64, 512, 56, 56), 512, True)],
+    ids=["few positions", "few channels", "many positions", "many tiles"],
+)  # fmt: skip
+def test_weight_gradients_of_points_are_products_where_parts_suffice(shape, results, product):
+    names = []
+    with library.override(lambda name: lambda *_, **__: names.append(name)):
+        x = torch.empty(shape, dtype=torch.bfloat16).contiguous(memory_format=LAST)
+        grad = torch.empty(shape[0], results, *shape[2:], dtype=torch.bfloat16).contiguous(memory_format=LAST)
+        window = [1, 1], [0, 0], [0, 0], [1, 1]
+        torch.ops.nojit.conv_weight_grad(grad, x, [results, shape[1], 1, 1], *window, 1, "switch")
+    assert (names[0] == "bmm") == product
 
 
 FEW = {
@@ -417,7 +471,7 @@ def test_weight_gradients_of_few_channels(case, parts, monkeypatch):
     window = [torchs_numbers(words, name, len(taps)) for name in ("stride", "padding", "padding", "dilation")]
     got = torch.ops.nojit.conv_weight_grad(grad, x, list(w.shape), *window, 1, "ieee")
     assert got.shape == w.shape
-    assert asked[-1 if parts == 1 else -2] == "conv_weight_grad_sm90"
+    assert "conv_weight_grad_sm90" in asked[-2:]
     (best,), (theirs,) = (
         torch.autograd.grad(out, values[1], grad.to(out.dtype)) for out, values in ((exact, wide), (right, own))
     )

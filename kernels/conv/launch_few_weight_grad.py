@@ -1,0 +1,105 @@
+"""Launches of weight gradients of images with the kernel for few channels: which calls it runs, boxes, split-K."""
+
+# ruff: noqa: PLR0917 - a launch has many facts
+
+from __future__ import annotations
+
+from typing import Final
+
+from nojit.kernels import library
+from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
+from nojit.kernels.calls.strides import named
+from nojit.kernels.conv import sweeps
+from nojit.kernels.conv.launch_few import FAR, serves_few, spans
+from nojit.kernels.conv.launch_merge import merge_rows, merge_taps
+from nojit.kernels.conv.launch_pointers import Sum
+from nojit.kernels.conv.launch_sm90 import Boxes, boxes_of
+from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput
+from nojit.kernels.conv.layouts import is_described, strides_of
+from torch import Tensor, float32
+
+__all__ = ["few_boxes", "launch_few_weight_grad", "runs_few_weight_grad"]
+
+KERNEL: Final = "conv_few_weight_grad"
+
+
+def few_boxes(one: Sum) -> Boxes:
+    """Return the boxes of positions that the kernel sums over."""
+    return boxes_of((one.batch, *one.sweep.out), (1, 1, 1, 1))
+
+
+def runs_few_weight_grad(one: Sum, source: VectorInput, grad: Tensor) -> bool:
+    """Return whether the kernel can run the gradient of `one` by its weight, given the form of the input."""
+    if not (serves_few(one, grad) and one.n_len % VECTOR == 0 and is_described(grad) and library.has(KERNEL)):
+        return False
+    boxes, own = few_boxes(one), one.sweep
+    count, _, high, wide = boxes.sizes
+    outer, _, _, row, pixel = strides_of(grad)
+    # offsets within a box
+    within_grad = (count - 1) * outer + (high - 1) * row + (wide - 1) * pixel
+    x_outer, x_row, x_pixel = source.strides
+    within_x = (count - 1) * x_outer + (high - 1) * own.mul[1] * x_row + (wide - 1) * source.mul * x_pixel
+    # the first row and column of a box
+    far = max(own.source[1], own.out[1] * own.mul[1]) * x_row + max(source.width, own.out[2] * source.mul) * x_pixel
+    far_grad = own.out[1] * row + own.out[2] * pixel
+    return (
+        spans(source, one)
+        and max(within_grad, far_grad, (within_x + far) * VECTOR, one.depth) < FAR
+        and boxes.rows <= sweeps.LIMIT
+    )
+
+
+def launch_few_weight_grad(
+    writer: RecipeWriter,
+    one: Sum,
+    source: VectorInput,
+    grad: Tensor,
+    x: Tensor,
+    out: Tensor,
+    tile: tuple[int, int],
+    parts: int,
+) -> None:
+    """Launch the gradient of `one` by its weight.
+
+    Args:
+        writer: allocates and launches, and records both for replays.
+        one: the sum.
+        source: the form of x.
+        grad: gradient by the output, [N, O, H, W].
+        x: the image in the form `source`.
+        out: gradient by the weight, [O, C, kH, kW].
+        tile: rows (taps and channels of x) and columns (channels of grad) of a tile.
+        parts: number of split-K parts.
+    """
+    own, boxes = one.sweep, few_boxes(one)
+    numbers = own.taps[1] * source.taps * source.channels
+    in_order = source.together == 1 and source.channels == one.c_len and out.movedim(1, -1).is_contiguous()
+    whole = parts == 1 and in_order
+    target = out if whole else new_contiguous(writer, grad, (parts, one.n_len, numbers), float32)
+    grad_outer, _, _, grad_row, grad_pixel = (stride // VECTOR for stride in strides_of(grad))
+    writer.launch(
+        KERNEL,
+        grad_ptr=grad,
+        x_ptr=x,
+        out_ptr=target,
+        batch=one.batch,
+        results=one.n_len // VECTOR,
+        vectors=source.vectors,
+        **named("out_", "hw", own.out[1:]),
+        **named("x_", "hw", (own.source[1], source.width)),
+        **named("taps_", "hw", (own.taps[1], source.taps)),
+        **named("mul_", "hw", (own.mul[1], source.mul)),
+        **named("step_", "hw", (own.step[1], source.step)),
+        **named("start_", "hw", (own.start[1], source.start)),
+        **named("boxes_", "nhw", (boxes.counts[0], *boxes.counts[2:])),
+        **named("box_", "hw", boxes.sizes[2:]),
+        splits=parts,
+        **named("stride_g", "nhw", (grad_outer, grad_row, grad_pixel)),
+        **named("stride_x", "nhw", source.strides),
+        BLOCK_M=tile[0],
+        BLOCK_N=tile[1],
+    )
+    if in_order and not whole:
+        merge_rows(writer, target, out, numbers)
+    elif not in_order:
+        merge_taps(writer, target, out, source.together, source.channels)

@@ -1,0 +1,137 @@
+"""Launches weight gradients with the fastest kernel: over the input as it is, or unfolded."""
+
+# ruff: noqa: PLR0917 - a launch has many facts
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import torch
+from nojit.kernels.calls.memos import RecipeWriter
+from nojit.kernels.calls.tensor_maps import processors
+from nojit.kernels.conv import sweeps
+from nojit.kernels.conv.launch_few_weight_grad import few_boxes, launch_few_weight_grad, runs_few_weight_grad
+from nojit.kernels.conv.launch_pointers import Sum, launch_weight_product
+from nojit.kernels.conv.launch_sm90 import ROWS, MapsRun
+from nojit.kernels.conv.launch_sm90_weight_grad import (
+    launch_mapped_weight_grad,
+    mapped_boxes,
+    runs_mapped_weight_grad,
+)
+from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, own_form, unfold, unfolded_form
+from nojit.kernels.conv.layouts import is_described, is_half_image
+from nojit.kernels.conv.weight_grad_costs import FEW, MAPPED, Plan, moving, plans, unfolding
+from torch import Tensor
+
+__all__ = ["launch_fast_weight_grad"]
+
+COPY_BYTES: Final = 1 << 30
+"""The most bytes of an unfolded input that a kernel could read as it is."""
+
+TILE: Final = 128
+MOST_PARTS: Final = 16
+"""The most parts of K of dense products."""
+SHORT: Final = 1 << 14
+"""Positions for which they suffice in any case."""
+
+
+class _Way(NamedTuple):
+    """A kernel for a weight gradient, and how it runs."""
+
+    plan: Plan
+    is_few: bool
+    source: VectorInput | None
+    """The form of an image; None for volumes and groups."""
+    unfolds: bool
+
+
+def launch_fast_weight_grad(
+    writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | None = None
+) -> bool:
+    """Launch the gradient of `one` by its weight with the fastest kernel that copies vectors or boxes; return whether one can run it.
+
+    `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
+    kernels run on a device, or None for `takes_maps`.
+    """
+    if _is_product(one, grad) and launch_weight_product(writer, one, grad, x, out):
+        return True
+    ways = list(_ways(one, grad, x, out, maps_run))
+    if not ways:
+        return False
+    plan, is_few, source, unfolds = min(ways, key=lambda way: way.plan.ns)
+    if source is not None and unfolds:
+        x = unfold(writer, one, source, x)
+    if is_few and source is not None:
+        launch_few_weight_grad(writer, one, source, grad, x, out, (plan.rows, plan.cols), plan.parts)
+        return True
+    together = 1
+    if source is not None and unfolds:
+        one, x, together = source.over(one), writer.make(torch.movedim, x, -1, 1), source.together
+    launch_mapped_weight_grad(writer, one, together, grad, x, out, plan.parts)
+    return True
+
+
+def _is_product(one: Sum, grad: Tensor) -> bool:
+    """Return whether a dense product is fast: its parts of K are few enough for many positions, or its tiles are many."""
+    if one.n_len < ROWS and one.c_len < ROWS:
+        return False
+    tiles = -(-one.n_len // TILE) * -(-one.c_len // TILE)
+    return one.positions <= SHORT or tiles * MOST_PARTS >= processors(grad)
+
+
+def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | None) -> Iterator[_Way]:
+    """List the kernels that can run the gradient of `one` by its weight."""
+    as_it_is = is_described(x) and one.c_len % VECTOR == 0
+    if as_it_is and runs_mapped_weight_grad(one, grad, x, out, maps_run):
+        yield from _mapped(one, one, None, grad, unfolds=False)
+    if one.groups > 1 or not is_half_image(x) or not one.positions or not one.depth:
+        return
+    if as_it_is:
+        yield from _few(one, own_form(one, x), grad, unfolds=False)
+    for padded in (VECTOR, ROWS):
+        source = unfolded_form(one, padded)
+        if (source.together == 1 and as_it_is) or _copied(one, source) > (COPY_BYTES if as_it_is else math.inf):
+            continue
+        if one.batch * one.sweep.source[1] * source.width > sweeps.LIMIT:
+            continue
+        if padded == VECTOR:
+            yield from _few(one, source, grad, unfolds=True)
+        elif runs_mapped_weight_grad(source.over(one), grad, None, out, maps_run):
+            yield from _mapped(one, source.over(one), source, grad, unfolds=True)
+
+
+def _copied(one: Sum, source: VectorInput) -> int:
+    """Return the number of bytes of an unfolded image."""
+    return one.batch * one.sweep.source[1] * source.width * source.channels * 2
+
+
+def _moved(one: Sum, grad: Tensor, source: VectorInput | None, *, unfolds: bool) -> tuple[float, float]:
+    """Return the time to move operands and result once, and the time to unfold."""
+    read = one.batch * one.groups * one.c_len * math.prod(one.sweep.source)
+    moved = moving(grad.numel() + read + one.groups * one.n_len * one.depth, grad.element_size())
+    return moved, unfolding(moving(_copied(one, source), 1)) if source is not None and unfolds else 0.0
+
+
+def _few(one: Sum, source: VectorInput, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
+    if not runs_few_weight_grad(one, source, grad):
+        return
+    rows = one.sweep.taps[1] * source.taps * source.channels
+    moved, more = _moved(one, grad, source, unfolds=unfolds)
+    boxes = few_boxes(one).rows // ROWS
+    for plan in plans(FEW, rows, one.n_len, boxes, moved, processors(grad), merges=unfolds):
+        yield _Way(plan._replace(ns=plan.ns + more), is_few=True, source=source, unfolds=unfolds)
+
+
+def _mapped(one: Sum, its: Sum, source: VectorInput | None, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
+    """List the ways of the sm_90 kernel; `its`: the sum over the input in the form `source`."""
+    cols = math.prod(its.sweep.taps) * -(-its.c_len // ROWS) * ROWS
+    moved, more = _moved(one, grad, source, unfolds=unfolds)
+    boxes = mapped_boxes(its).rows // ROWS
+    # the manifest selects the tile of parts
+    tile = (2 * ROWS if one.n_len > ROWS and cols > ROWS else ROWS, 2 * ROWS)
+    for plan in plans(MAPPED, one.groups * one.n_len, cols, boxes, moved, processors(grad), merges=unfolds):
+        if (plan.parts > 1 or unfolds) and (plan.rows, plan.cols) != tile:
+            continue
+        yield _Way(plan._replace(ns=plan.ns + more), is_few=False, source=source, unfolds=unfolds)
