@@ -38,7 +38,7 @@ def locked(folder: Path) -> Iterator[None]:
         check_folder(folder)
         folder.mkdir(parents=True, exist_ok=True)
     except PackageError as error:
-        raise refusal("disk", error.what, got=error.got, where=error.where) from None
+        raise refusal("disk", error.what, got=error.got, where=error.where, advice="") from None
     except OSError as error:
         raise refusal("disk", "expected a folder to write to", got=worded(error), where=str(folder)) from None
     with disk_errors(folder):

@@ -371,6 +371,7 @@ def test_an_unwritable_folder_is_told(pushed: tuple[str, Path], document: Docume
     (tmp_path / "file").write_text("")
     error = document("pull", pushed[0], "--arch", "all", "--out", tmp_path / "file", code=1)["error"]
     assert (error["reason"], error["got"]) == ("disk", "a file")
+    assert "free space" not in error["message"]
 
 
 def test_what_is_not_there_is_told(pushed: tuple[str, Path], document: Document) -> None:
