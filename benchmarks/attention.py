@@ -1,10 +1,11 @@
 """Time attention, forward and backward, against cuDNN and FlashAttention-2, in one run: TFLOP/s and ratios.
 
-    python benchmarks/attention.py BUNDLES [--rounds 12] [--passes forward,backward] [--svg FILE]
+    python benchmarks/attention.py BUNDLES [--rounds 12] [--passes forward,fp8,backward] [--svg FILE]
 
 Operands are random bf16. Each call follows an L2 flush, contenders take turns, and figures are medians of device time from
 events. A backward pass counts as 2.5 forward passes, as is usual. Torch's flex attention takes part in some causal shapes only,
-because each must be compiled, which takes seconds. Exits 1 if a result differs from cuDNN's by more than rounding.
+because each must be compiled, which takes seconds. The pass fp8 is a forward pass whose operands all contenders hold exactly: nojit
+in e4m3, the others in bf16. Exits 1 if a result differs from cuDNN's by more than rounding.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ Call = Callable[[], tuple[Tensor, ...]]
 def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
     """Return the contenders: nojit, with and without TMA descriptors, and torch's backends."""
     from nojit.kernels.attention.band_masks import band_mask_of
+    from nojit.kernels.attention.outputs import allocate_output
     from nojit.kernels.flash_attention import flash_attention
     from nojit.kernels.flash_attention import launch as flash_launch
 
@@ -82,7 +84,7 @@ def attentions(shape: Shape) -> dict[str, Callable[[Tensor, Tensor, Tensor], Ten
             )
 
     def pointers(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        out = torch.empty_like(q)
+        out = allocate_output(q, v)
         mask = band_mask_of(shape.length, shape.length, shape.causal, "top_left", None, None)
         flash_launch.launch_over_pointers(q, k, v, out, None, shape.dim**-0.5, mask)
         return out
@@ -127,6 +129,19 @@ def forwards(shape: Shape) -> dict[str, Call]:
     return {name: lambda attend=attend: (attend(*given),) for name, attend in contenders(shape, "forward").items()}
 
 
+def fp8_forwards(shape: Shape) -> dict[str, Call]:
+    """Return forward passes over operands in e4m3, and over the same in bf16."""
+    small = [value.to(torch.float8_e4m3fn) for value in operands(shape)]
+    wide = [value.to(torch.bfloat16) for value in small]
+    ours, torchs = ("nojit", "nojit, pointers"), ("cuDNN", "FA2")
+    found = attentions(shape)
+    return {
+        **{name: lambda attend=found[name]: (attend(*small),) for name in ours},
+        "nojit, bf16": lambda: (found["nojit"](*wide),),
+        **{name: lambda attend=found[name]: (attend(*wide),) for name in torchs},
+    }
+
+
 def backwards(shape: Shape) -> dict[str, Call]:
     """Return the backward passes of contenders that have one, each after its own forward pass."""
     given = operands(shape)
@@ -139,7 +154,7 @@ def backwards(shape: Shape) -> dict[str, Call]:
     return calls
 
 
-PASSES = {"forward": (forwards, 1.0), "backward": (backwards, 2.5)}
+PASSES = {"forward": (forwards, 1.0), "fp8": (fp8_forwards, 1.0), "backward": (backwards, 2.5)}
 
 
 def measure(shape: Shape, which: str, rounds: int) -> tuple[Group, bool]:
