@@ -18,6 +18,34 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 
 LOG2_E = gl.constexpr(1.4426950408889634)
 LN_2 = gl.constexpr(0.6931471805599453)
+FP8_LARGEST = gl.constexpr(8)
+"""Logarithm in base 2 of the largest e4m3 weight, 256: weights down to 2^-17 of the largest are not rounded to 0."""
+
+
+@gluon.constexpr_function
+def is_fp8(dtype):
+    """Return whether operands are e4m3."""
+    return dtype == gl.float8e4nv
+
+
+@gluon.constexpr_function
+def largest_of(dtype):
+    """Return the logarithm in base 2 of the largest weight for values of `dtype`."""
+    return int(FP8_LARGEST) if dtype == gl.float8e4nv else 0
+
+
+@gluon.constexpr_function
+def scores_layout(keys, dtype):
+    """Return the layout of 64 queries' scores for `keys` keys."""
+    return gl.NVMMADistributedLayout([3, 0], [4, 1], [16, keys, 32 if dtype == gl.float8e4nv else 16])
+
+
+@gluon.constexpr_function
+def weights_layout(columns, dtype):
+    """Return the layout of weights for 64 queries, as the factor of values of `columns` columns."""
+    fp8 = dtype == gl.float8e4nv
+    out_layout = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, columns, 32 if fp8 else 16])
+    return gl.DotOperandLayout(0, out_layout, 4 if fp8 else 2)
 
 
 @gluon.jit
@@ -91,17 +119,62 @@ def queries_of(OWN: gl.constexpr, memory, full, turn):
 
 
 @gluon.jit
-def weigh(scores, row_max, row_sum, qk_scale):
+def weigh(scores, row_max, row_sum, qk_scale, LARGEST: gl.constexpr = 0):
     """Return exponentials of scores [rows, keys], the factor for previous sums, new maximum and new sum of each row.
 
     `qk_scale`: factor from scores to exponents of 2: the softmax scale times log2(e), or 1 for modified scores.
+    `LARGEST`: logarithm in base 2 of the largest exponential of a row.
     """
     new_max = gl.maximum(row_max, gl.max(scores, 1))
     # a row without visible keys so far has maximum -inf: shift by 0, since -inf - -inf is NaN
     shift = gl.where(new_max == float("-inf"), 0.0, new_max) * qk_scale
-    weights = gl.exp2(scores * qk_scale - shift[:, None])
+    if LARGEST == 0:
+        weights = gl.exp2(scores * qk_scale - shift[:, None])
+    else:
+        weights = gl.exp2(scores * qk_scale - (shift - LARGEST)[:, None])
     keep = gl.exp2(row_max * qk_scale - shift)
     return weights, keep, new_max, row_sum * keep + gl.sum(weights, 1)
+
+
+@gluon.jit
+def rounded(exponentials, dtype: gl.constexpr, layout: gl.constexpr):
+    """Return exponentials [rows, keys] as `started_sums` takes weights for values of `dtype`: e4m3 as `packed`.
+
+    `layout`: that of `weights_layout`.
+    """
+    if is_fp8(dtype):
+        return packed(exponentials)
+    else:  # noqa: RET505 - Triton compiles only the branch taken
+        return gl.convert_layout(exponentials.to(dtype), layout)
+
+
+@gluon.jit
+def packed(exponentials):
+    """Return exponentials [rows, keys] as e4m3, four in an int32: [rows, keys / 16, 4].
+
+    Number t of 16 keys has those of the keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9, and one thread has computed them all.
+    """
+    ROWS: gl.constexpr = exponentials.shape[0]
+    GROUPS: gl.constexpr = exponentials.shape[1] // 16
+    first, second = exponentials.reshape([ROWS, GROUPS, 2, 4, 2]).permute((0, 1, 3, 2, 4)).split()
+    a, c = first.split()
+    b, d = second.split()
+    # loops would carry each byte in a register of its own
+    return gl.inline_asm_elementwise(
+        "{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, $2, $1; "
+        "cvt.rn.satfinite.e4m3x2.f32 high, $4, $3; mov.b32 $0, {low, high}; }",
+        "=r,f,f,f,f", [a, b, c, d], gl.int32, is_pure=True, pack=1,
+    )  # fmt: skip
+
+
+@gluon.jit
+def unpacked(numbers, layout: gl.constexpr):
+    """Return the e4m3 weights [rows, keys] of `packed`, in their order there and in a layout of `weights_layout`."""
+    pairs = gl.join(numbers, numbers)
+    copies = gl.join(pairs, pairs).reshape([numbers.shape[0], numbers.shape[1] * 16])
+    copies = gl.convert_layout(copies, layout, assert_trivial=True)
+    # four weights are the bytes of the four copies of a number
+    return gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,r,r,r", [copies], gl.float8e4nv, is_pure=True, pack=4)
 
 
 @gluon.jit
@@ -158,7 +231,9 @@ def first_scores(OWN: gl.constexpr, queries, memory, barriers, turn, used, DEPTH
 
 
 @gluon.jit
-def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, turn, used, DEPTH: gl.constexpr):
+def both_products(
+    OWN: gl.constexpr, queries, weights, acc, memory, barriers, turn, used, DEPTH: gl.constexpr, ADDS: gl.constexpr = True
+):  # fmt: skip
     """Multiply queries by key tile `used` and, at the same time, weights by the values of the previous tile.
 
     Args:
@@ -171,6 +246,7 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
         turn: number of query tiles before.
         used: number of key tiles before.
         DEPTH: number of columns of queries and keys to multiply; the others are padding.
+        ADDS: whether to add to `acc`; else only its shape matters.
 
     Returns:
         The products [rows, keys], whose keys are freed, and the sums of values in flight, for `summed`.
@@ -180,7 +256,7 @@ def both_products(OWN: gl.constexpr, queries, weights, acc, memory, barriers, tu
     mbarrier.wait(k_full.index(stage), used // k_memory.shape[0] & 1)
     take_turn(OWN, barriers, used + turn)
     scores_token = started_scores(queries, k_memory, stage, DEPTH)
-    acc_tokens = started_sums(weights, acc, memory, barriers, used)
+    acc_tokens = started_sums(weights, acc, memory, barriers, used, ADDS)
     pass_turn(OWN, barriers)
     scores = warpgroup_mma_wait(len(acc), deps=(scores_token,))
     mbarrier.arrive(k_empty.index(stage))
@@ -193,6 +269,10 @@ def summed(acc_tokens, memory, barriers, used, LATER: gl.constexpr = 0):
 
     `LATER`: number of products that were started after them and stay in flight.
     """
+    if is_fp8(memory[2].dtype):
+        # the assembler moves the next wait ahead of exponentials, but not past a branch: wait for the values again
+        stage = (used - 1) % memory[2].shape[0]
+        mbarrier.wait(barriers[4].index(stage), (used - 1) // memory[2].shape[0] & 1)
     acc = warpgroup_mma_wait(LATER, deps=acc_tokens)
     mbarrier.arrive(barriers[5].index((used - 1) % memory[2].shape[0]))
     if len(acc_tokens) == 1:
@@ -211,15 +291,46 @@ def scaled(acc, factors):
 
 
 @gluon.jit
+def first_factors(like, dtype: gl.constexpr):
+    """Return the factors to start with if each tile of keys has sums of its own, which are added in fp32; else nothing.
+
+    wgmma accumulates fp8 products less precisely than fp32: 16,384 values of one sign came out 24 % too small.
+    `like`: a number for each row; `dtype`: that of the values.
+    """
+    if is_fp8(dtype):
+        return (gl.full(like.shape, 1.0, gl.float32, like.type.layout),)
+    else:  # noqa: RET505 - as above
+        return ()
+
+
+@gluon.jit
+def started_from(acc, factors):
+    """Return what a tile's weighted values are added to by wgmma: `acc`, or zeros if there are `factors`."""
+    if len(factors) == 0:
+        return acc
+    else:  # noqa: RET505 - as above
+        return (gl.zeros_like(acc[0]),)
+
+
+@gluon.jit
+def added(acc, factors, sums):
+    """Multiply each row of `acc` by its factor, and add sums."""
+    return (_scaled(acc[0], factors) + sums[0],)
+
+
+@gluon.jit
 def _scaled(acc, factors):
     return acc * gl.convert_layout(factors, gl.SliceLayout(1, acc.type.layout))[:, None]
 
 
 @gluon.jit
-def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used):
-    """Add the weighted values of tile `used` - 1 once they have been copied, free their buffer, and return the sums."""
+def last_values(OWN: gl.constexpr, weights, acc, memory, barriers, turn, used, ADDS: gl.constexpr = True):
+    """Add the weighted values of tile `used` - 1 once they have been copied, free their buffer, and return the sums.
+
+    `ADDS`: as in `both_products`.
+    """
     take_turn(OWN, barriers, used + turn)
-    tokens = started_sums(weights, acc, memory, barriers, used)
+    tokens = started_sums(weights, acc, memory, barriers, used, ADDS)
     pass_turn(OWN, barriers)
     return summed(tokens, memory, barriers, used)
 
@@ -241,7 +352,7 @@ def pass_over(memory, barriers, used, count):
 def started_scores(queries, k_memory, stage, DEPTH: gl.constexpr):
     """Start the product of `DEPTH` columns of the queries and of the keys in a stage; return it in flight."""
     BLOCK_N: gl.constexpr = k_memory.shape[3]
-    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    qk_layout: gl.constexpr = scores_layout(BLOCK_N, k_memory.dtype)
     k = k_memory.index(stage).reshape([BLOCK_N, k_memory.shape[4]])
     ROWS: gl.constexpr = queries.shape[0]
     zeros = gl.zeros([ROWS, BLOCK_N], gl.float32, qk_layout)
@@ -259,14 +370,21 @@ def started_scores(queries, k_memory, stage, DEPTH: gl.constexpr):
 
 
 @gluon.jit
-def started_sums(weights, acc, memory, barriers, used):
-    """Start to add the weighted values of tile `used` - 1 once they have been copied; return the sums in flight."""
+def started_sums(weights, acc, memory, barriers, used, ADDS: gl.constexpr = True):
+    """Start to add the weighted values of tile `used` - 1 once they have been copied; return the sums in flight.
+
+    `ADDS`: as in `both_products`.
+    """
     v_full, v_memory = barriers[4], memory[2]
     stage = (used - 1) % v_memory.shape[0]
     mbarrier.wait(v_full.index(stage), (used - 1) // v_memory.shape[0] & 1)
     values = v_memory.index(stage).reshape([v_memory.shape[3], v_memory.shape[4]])
+    if is_fp8(v_memory.dtype):
+        # tensor cores take bytes of consecutive keys only: they are stored as columns
+        values = values.permute((1, 0))
+        weights = unpacked(weights, weights_layout(acc[0].shape[1], v_memory.dtype))
     if len(acc) == 1:
-        return (warpgroup_mma(weights, values, acc[0], is_async=True),)
+        return (warpgroup_mma(weights, values, acc[0], use_acc=ADDS, is_async=True),)
     else:  # noqa: RET505 - as above
         HALF: gl.constexpr = acc[0].shape[1]
         REST: gl.constexpr = acc[1].shape[1]
@@ -310,15 +428,18 @@ def store_rows(sums, memory):
 
 
 @gluon.jit
-def no_sums(WIDTH: gl.constexpr, DEPTH: gl.constexpr):
-    """Return zeros for sums of 64 rows: one tensor of `WIDTH` columns, or two of `DEPTH` columns if that is less."""
+def no_sums(WIDTH: gl.constexpr, DEPTH: gl.constexpr, dtype: gl.constexpr = gl.bfloat16):
+    """Return zeros for sums of 64 rows: one tensor of `WIDTH` columns, or two of `DEPTH` columns if that is less.
+
+    `dtype`: that of the values.
+    """
     if DEPTH >= WIDTH:
-        return (_zeros(WIDTH),)
+        return (_zeros(WIDTH, dtype),)
     else:  # noqa: RET505 - as above
-        return _zeros(WIDTH // 2), _zeros(DEPTH - WIDTH // 2)
+        return _zeros(WIDTH // 2, dtype), _zeros(DEPTH - WIDTH // 2, dtype)
 
 
 @gluon.jit
-def _zeros(WIDTH: gl.constexpr):
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, WIDTH, 16])
+def _zeros(WIDTH: gl.constexpr, dtype: gl.constexpr):
+    layout: gl.constexpr = scores_layout(WIDTH, dtype)
     return gl.zeros([64, WIDTH], gl.float32, layout)

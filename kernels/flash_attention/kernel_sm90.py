@@ -16,21 +16,29 @@ TMA reads zeros outside the tensor and does not write there.
 from nojit.kernels.attention.kernel_sm90 import (
     LN_2,
     LOG2_E,
+    added,
     barriers_for,
     both_products,
     copy_queries,
     copy_tile,
+    first_factors,
     first_scores,
+    is_fp8,
+    largest_of,
     last_values,
     no_sums,
     pass_over,
     queries_of,
+    rounded,
     scaled,
+    scores_layout,
+    started_from,
     summed,
     weigh,
+    weights_layout,
     write_rows,
 )
-from nojit.kernels.kernel_functions import divide, divide_by, opaque, reciprocal
+from nojit.kernels.kernel_functions import divide, divide_by, opaque, reciprocal, wait_for_last
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
@@ -82,6 +90,20 @@ def _span_of(row_start, kv_len, causal_offset, BLOCK_M: gl.constexpr, BLOCK_N: g
 
 
 @gluon.jit
+def _copy_values(v_map, batch, head, start, full, empty, memory, copied):
+    """Copy the values of the keys from `start` on; those in e4m3 are columns, which the previous kernel has written.
+
+    `full`, `empty`, `memory` and `copied`: as in `copy_tile`.
+    """
+    if is_fp8(memory.dtype):
+        if copied == 0:
+            wait_for_last()
+        copy_tile(v_map, [batch, head, 0, start], full, empty, memory, copied)
+    else:
+        copy_tile(v_map, [batch, head, start, 0], full, empty, memory, copied)
+
+
+@gluon.jit
 def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, CAUSAL: gl.constexpr):
     """Copy the queries, keys and values of every tile into shared memory; run by the producer warp.
 
@@ -124,7 +146,7 @@ def _produce(maps, memory, barriers, sizes, causal_offset, SPAN: gl.constexpr, C
                 # the consumers need the previous tile's queries longer than its keys: copy keys first
                 if place == 0:
                     copy_queries(q_map, index_b, index_h, tile * BLOCK_M, q_memory, q_full, q_empty, turn)
-            copy_tile(v_map, [index_b, index_kv, start, 0], v_full, v_empty, v_memory, copied)
+            _copy_values(v_map, index_b, index_kv, start, v_full, v_empty, v_memory, copied)
             copied += 1
             if EARLY:  # noqa: SIM102 - as above
                 if (place == gl.minimum(count - 1, 2)) & (number + gl.num_programs(0) < works):
@@ -151,22 +173,31 @@ def _hide(scores, start, rows, kv_len, causal_offset, CAUSAL: gl.constexpr):
 
 @gluon.jit
 def _attend(
-    OWN: gl.constexpr, acc, weights, row_max, row_sum, q, memory, barriers, turn, used, start, rows, kv_len, causal_offset,
-    qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr, DEPTH: gl.constexpr,
+    OWN: gl.constexpr, acc, factors, weights, row_max, row_sum, q, memory, barriers, turn, used, start, rows, kv_len,
+    causal_offset, qk_scale, MASKED: gl.constexpr, CAUSAL: gl.constexpr, DEPTH: gl.constexpr,
 ):  # fmt: skip
     """Compute the scores of one tile of keys while the values of the previous tile are added up.
 
-    Returns the updated output, weights, maximum and sum of each query.
+    Returns the updated output, factors, weights, maximum and sum of each query.
 
+    `factors`: empty, or the factor of each row of `acc` before the previous tile's weighted values are added to it;
     `used`: number of tiles before this one; `causal_offset`: query m sees keys up to m + causal_offset; `qk_scale`: the
     softmax scale times log2(e); `DEPTH`: the columns of queries and keys to multiply.
     """
-    scores, tokens = both_products(OWN, q, weights, acc, memory, barriers, turn, used, DEPTH)
+    scores, tokens = both_products(
+        OWN, q, weights, started_from(acc, factors), memory, barriers, turn, used, DEPTH, len(factors) == 0
+    )
     if MASKED:
         scores = _hide(scores, start, rows, kv_len, causal_offset, CAUSAL)
-    exponentials, keep, row_max, row_sum = weigh(scores, row_max, row_sum, qk_scale)
-    acc = scaled(summed(tokens, memory, barriers, used), keep)
-    return acc, gl.convert_layout(exponentials.to(weights.dtype), weights.type.layout), row_max, row_sum
+    exponentials, keep, row_max, row_sum = weigh(scores, row_max, row_sum, qk_scale, largest_of(memory[2].dtype))
+    sums = summed(tokens, memory, barriers, used)
+    if len(factors) == 0:
+        acc = scaled(sums, keep)
+    else:
+        acc = added(acc, factors[0], sums)
+        factors = (keep,)
+    layout: gl.constexpr = weights.type.layout
+    return acc, factors, rounded(exponentials, memory[2].dtype, layout), row_max, row_sum
 
 
 @gluon.jit
@@ -185,13 +216,13 @@ def _consume(
     IN_PLACE: gl.constexpr = len(memory) == 3
     BLOCK_M: gl.constexpr = q_memory.shape[0] // Q_STAGES * ROWS
     BLOCK_N: gl.constexpr = k_memory.shape[3]
-    BLOCK_DV: gl.constexpr = v_memory.shape[4]
+    BLOCK_DV: gl.constexpr = v_memory.shape[3] if is_fp8(v_memory.dtype) else v_memory.shape[4]
     # a consumer that took turns could not leave one out
     PASSES: gl.constexpr = CAUSAL and BLOCK_N < BLOCK_M and len(barriers) == 6
-    qk_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BLOCK_N, 16])
+    dtype: gl.constexpr = v_memory.dtype
+    qk_layout: gl.constexpr = scores_layout(BLOCK_N, dtype)
     OUT_WIDTH: gl.constexpr = BLOCK_DV if DEPTH >= BLOCK_DV else BLOCK_DV // 2
-    out_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, OUT_WIDTH, 16])
-    weights_layout: gl.constexpr = gl.DotOperandLayout(0, out_layout, 2)
+    factor_layout: gl.constexpr = weights_layout(OUT_WIDTH, dtype)
     tiles = gl.cdiv(q_len, BLOCK_M)
     section = _section_of(batch * heads, kv_len, SPAN, CAUSAL)
     inverse = reciprocal(tiles * section)
@@ -214,25 +245,27 @@ def _consume(
         scores = _hide(scores, (count - 1) * BLOCK_N, rows, kv_len, causal_offset, CAUSAL)
         row_max = gl.full([ROWS], float("-inf"), gl.float32, gl.SliceLayout(1, qk_layout))
         row_sum = gl.zeros([ROWS], gl.float32, gl.SliceLayout(1, qk_layout))
-        first = weigh(scores, row_max, row_sum, qk_scale)
+        first = weigh(scores, row_max, row_sum, qk_scale, largest_of(dtype))
         row_max, row_sum = first[2], first[3]
-        weights = gl.convert_layout(first[0].to(q.dtype), weights_layout)
-        acc = no_sums(BLOCK_DV, DEPTH)
+        weights = rounded(first[0], dtype, factor_layout)
+        acc = no_sums(BLOCK_DV, DEPTH, dtype)
+        factors = first_factors(first[1], dtype)
         cut = gl.maximum(count - full, 1)
         for place in range(1, cut):
-            acc, weights, row_max, row_sum = _attend(
-                OWN, acc, weights, row_max, row_sum, q, memory, barriers, turn, used + place,
+            acc, factors, weights, row_max, row_sum = _attend(
+                OWN, acc, factors, weights, row_max, row_sum, q, memory, barriers, turn, used + place,
                 (count - 1 - place) * BLOCK_N, rows, kv_len, causal_offset, qk_scale, True, CAUSAL, DEPTH,
             )  # fmt: skip
         for place in range(cut, count):
-            acc, weights, row_max, row_sum = _attend(
-                OWN, acc, weights, row_max, row_sum, q, memory, barriers, turn, used + place,
+            acc, factors, weights, row_max, row_sum = _attend(
+                OWN, acc, factors, weights, row_max, row_sum, q, memory, barriers, turn, used + place,
                 (count - 1 - place) * BLOCK_N, rows, kv_len, causal_offset, qk_scale, False, CAUSAL, DEPTH,
             )  # fmt: skip
         if not IN_PLACE:
             mbarrier.arrive(q_empty.index(turn % Q_STAGES))
         used += count
-        acc = last_values(OWN, weights, acc, memory, barriers, turn, used)
+        sums = last_values(OWN, weights, started_from(acc, factors), memory, barriers, turn, used, len(factors) == 0)
+        acc = sums if len(factors) == 0 else added(acc, factors[0], sums)
         index_b, index_h = divide(batch_head, heads)
         write_rows(
             OWN, acc, row_sum, maps[3], q_memory if IN_PLACE else memory[3], index_b, index_h, row_start + OWN * ROWS
@@ -243,7 +276,8 @@ def _consume(
             mbarrier.arrive(q_empty.index(0))
         if lse_ptr is not None:
             # a fully masked row has sum 0 and maximum -inf
-            lse = gl.where(row_sum == 0.0, float("-inf"), row_max * scale + gl.log2(row_sum) * LN_2)
+            exponents = gl.log2(row_sum) - largest_of(dtype) if is_fp8(dtype) else gl.log2(row_sum)
+            lse = gl.where(row_sum == 0.0, float("-inf"), row_max * scale + exponents * LN_2)
             gl.store(lse_ptr + batch_head.to(gl.int64) * q_len + rows, lse, mask=rows < q_len)
         turn += 1
     tma.store_wait(0)
@@ -280,6 +314,8 @@ def flash_attention_fwd_sm90_kernel(
     The TMA descriptors describe q [batch, heads, q_len, head_dim] in boxes [1, 1, 64, BLOCK_D], k [batch, heads //
     group, kv_len, head_dim] in boxes [1, 1, BLOCK_N, BLOCK_D], v [..., kv_len, v_dim] in boxes [1, 1, BLOCK_N,
     BLOCK_DV], and out [batch, heads, q_len, v_dim] in boxes [1, 1, 64, BLOCK_DV]; smaller head dimensions are padded.
+    If q, k and v are e4m3, v is [..., v_dim, kv_len] in boxes [1, 1, BLOCK_DV, BLOCK_N], as `flash_attention_values_kernel`
+    writes it just before, and weights are rounded to e4m3. Widths are then at most 128.
     Only the first `DEPTH` columns of queries and keys are multiplied: BLOCK_D, or 192 of 256. lse is None or contiguous
     fp32 [batch, heads, q_len]. `scale` is at least 0, and there is at least one key. With `CAUSAL`, query m sees the
     keys up to m + `causal_offset`; a fully masked row gives 0 and lse -inf.
@@ -295,14 +331,17 @@ def flash_attention_fwd_sm90_kernel(
     dtype: gl.constexpr = q_map.dtype
     q_memory = gl.allocate_shared_memory(dtype, [Q_STAGES * CONSUMERS, 1, 1, ROWS, BLOCK_D], q_map.layout)
     k_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_D], k_map.layout)
-    v_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BLOCK_N, BLOCK_DV], v_map.layout)
+    # fp8 values come as columns
+    V_ROWS: gl.constexpr = BLOCK_DV if is_fp8(dtype) else BLOCK_N
+    V_COLUMNS: gl.constexpr = BLOCK_N if is_fp8(dtype) else BLOCK_DV
+    v_memory = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, V_ROWS, V_COLUMNS], v_map.layout)
     barriers = barriers_for(STAGES, Q_STAGES, CONSUMERS, TURNS)
     maps = (q_map, k_map, v_map, out_map)
-    if BLOCK_DV == 256:
+    if BLOCK_DV == 256 and not is_fp8(dtype):
         gl.static_assert(Q_STAGES == 1, "results take the place of the only tile of queries")
         memory = (q_memory, k_memory, v_memory)
     else:
-        out_memory = gl.allocate_shared_memory(dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
+        out_memory = gl.allocate_shared_memory(out_map.dtype, [CONSUMERS, 1, 1, ROWS, BLOCK_DV], out_map.layout)
         memory = (q_memory, k_memory, v_memory, out_memory)
     sizes = (batch, heads, group, q_len, kv_len)
     # registers per thread: the consumers get those that the producer does not need

@@ -9,11 +9,13 @@ from typing import Final, NamedTuple
 from nojit.kernels.attention.arguments import qkv_arguments
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.attention.checks import FP8
+from nojit.kernels.attention.outputs import allocate_sums
 from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.calls.arguments import refuse_type
 from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import Described, capability, described, processors, takes_maps
+from nojit.kernels.flash_attention.launch_sm90_fp8 import fp8_maps_of, launch_fp8_over_maps
 from torch import Tensor
 
 __all__ = [
@@ -60,10 +62,13 @@ def launch_forward(
     `caller`: allocates and launches, or also records both for replays.
     """
     maps = None if mask.mode == "window" else maps_of(q, k, v, out, scale)
-    if maps is None:
-        launch_over_pointers(q, k, v, out, lse, scale, mask, caller)
-    else:
+    fp8_maps = fp8_maps_of(q, k, v, out, scale, mask)
+    if maps is not None:
         launch_over_maps(maps, lse, scale, mask, caller)
+    elif fp8_maps is not None:
+        launch_fp8_over_maps(fp8_maps, lse, scale, mask, caller)
+    else:
+        launch_over_pointers(q, k, v, out, lse, scale, mask, caller)
 
 
 class Maps(NamedTuple):
@@ -127,6 +132,9 @@ def launch_over_pointers(
 
     `caller`: allocates and launches, or also records both for replays.
     """
+    if lse is None and q.dtype is FP8:
+        # that kernel always writes log-sums
+        lse = allocate_sums(q, caller)
     batch, heads = q.shape[:2]
     kernel, block_d, block_dv = _kernel_over_pointers(q, v.shape[3])
     caller.launch(

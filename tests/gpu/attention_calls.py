@@ -12,7 +12,7 @@ from unittest import mock
 
 import torch
 from nojit.kernels.calls.memos import new_memo
-from nojit.kernels.flash_attention import flash_attention, launch_bwd, op, reference
+from nojit.kernels.flash_attention import flash_attention, launch_bwd, launch_sm90_fp8, op, reference
 from nojit.kernels.flash_attention import launch as flash_launch
 from torch import Tensor
 
@@ -24,7 +24,7 @@ MASKS: tuple[dict[str, Any], ...] = ({}, {"is_causal": True}, {"window": (37, 20
 WIDTHS = [(d, d) for d in (16, 32, 64, 128, 256, 8, 24, 40, 48, 80, 96, 111, 160, 200)]
 WIDTHS += [(16, 32), (256, 128), (192, 192), (192, 128), (200, 100)]
 FP8 = torch.float8_e4m3fn
-FP8_WIDTHS = [(d, d) for d in (64, 128, 256, 8, 40, 48, 80, 111, 160, 200)] + [(64, 24), (192, 128)]
+FP8_WIDTHS = [(d, d) for d in (64, 128, 256, 8, 40, 48, 80, 111, 160, 200)] + [(64, 24), (64, 128), (192, 128)]
 GRADIENT_WIDTHS = [(d, d) for d in (32, 64, 128, 256, 16, 40, 48, 80, 88, 96, 111, 160)]
 GRADIENT_WIDTHS += [(256, 128), (192, 128), (192, 136), (200, 100), (64, 24)]
 LENGTHS = ((1, 1), (1, 799), (113, 3), (799, 799), (512, 512), (3, 1024))
@@ -51,14 +51,24 @@ class _Attention:
     def words(self) -> dict[str, Any]:
         return {**self.mask, "causal_alignment": self.alignment}
 
+    @property
+    def rounds_weights(self) -> bool:
+        """Whether the kernel over maps takes a call over e4m3: that rounds the weights to e4m3, too."""
+        fits = max(self.dim, self.v_dim) <= 128 and self.dim % 16 == 0 and self.v_dim % 16 == 0
+        return self.maps and fits and not self.offset and "window" not in self.mask
+
     @contextmanager
-    def steered(self) -> Iterator[None]:
-        """Keep to pointers if maps are not to be."""
+    def steered(self, dtype: torch.dtype) -> Iterator[None]:
+        """Keep to pointers if maps are not to be; else have e4m3 over maps for few queries, too."""
         with ExitStack() as stack:
-            if not self.maps:
-                # what others remembered may be over maps
+            if not self.maps or dtype is FP8:
+                # what others remembered may be over the others
                 stack.enter_context(mock.patch.object(op, "_MEMO", new_memo(operands=3, limit=8)))
+            if self.maps:
+                stack.enter_context(mock.patch.object(launch_sm90_fp8, "MIN_QUERIES", {64: 0, 128: 0}))
+            else:
                 stack.enter_context(mock.patch.object(flash_launch, "maps_of", return_value=None))
+                stack.enter_context(mock.patch.object(flash_launch, "fp8_maps_of", return_value=None))
                 stack.enter_context(mock.patch.object(launch_bwd, "gradient_maps_of", return_value=None))
             yield
 
@@ -113,9 +123,14 @@ def _fp8_calls() -> Iterator[Call]:
     if torch.cuda.is_available() and torch.cuda.get_device_capability() < (9, 0):
         return
     for widths, mask, lse, offset in itertools.product(FP8_WIDTHS, MASKS, (False, True), (0, 1)):
-        yield _call(FP8, _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse))
+        case = _Attention(2, 4, 2, 203, 257, *widths, offset, mask, "bottom_right", lse)
+        yield _call(FP8, case)
+        if case.rounds_weights:
+            yield _call(FP8, replace(case, maps=False))
     for lengths, mask, dim in itertools.product(LENGTHS, MASKS, (64, 128)):
         yield _call(FP8, _Attention(8, 32, 4, *lengths, dim, dim, 0, mask, "bottom_right", True))
+    for mask, dim in itertools.product(MASKS, (64, 128)):
+        yield _call(FP8, _Attention(1, 4, 2, 1900, 4100, dim, dim, 0, mask, "bottom_right", False))
 
 
 def attention_gradient_calls() -> Iterator[Call]:
@@ -145,20 +160,26 @@ def attention_gradient_calls() -> Iterator[Call]:
 
 def _torchs(case: _Attention, q: Tensor, k: Tensor, v: Tensor) -> Outputs:
     """Attend by eager operators in the same precision (e4m3: bf16): products, softmax in fp32, products."""
+    rounds = q.dtype is FP8 and case.rounds_weights
     q, k, v = (x.to(torch.bfloat16) if x.dtype is FP8 else x for x in (q, k, v))
     k, v = (x.repeat_interleave(case.heads // case.kv_heads, 1) for x in (k, v))
     scores = (q @ k.transpose(2, 3)).float() * case.dim**-0.5
     seen = reference.visible(case.q_len, case.kv_len, q.device, **case.words)
     blind = ~seen.any(-1)[:, None]
     scores = scores.masked_fill(~seen, float("-inf")).masked_fill(blind, 0.0)
-    out = torch.softmax(scores, -1).masked_fill(blind, 0.0).to(q.dtype) @ v
+    weights = torch.softmax(scores, -1).masked_fill(blind, 0.0)
+    if rounds:
+        # as large as e4m3 holds, as in the kernel
+        largest = weights.amax(-1, keepdim=True).clamp_min(1e-30) / 256
+        weights = (weights / largest).to(FP8).float() * largest
+    out = weights.to(q.dtype) @ v
     lse = torch.logsumexp(scores, -1).masked_fill(blind[:, 0], float("-inf"))
     return (out, lse) if case.lse else (out,)
 
 
 def _call(dtype: torch.dtype, case: _Attention) -> Call:
     def attend() -> Outputs:
-        with case.steered():
+        with case.steered(dtype):
             return as_tuple(flash_attention(*case.inputs(dtype), return_lse=case.lse, **case.words))
 
     def exact() -> Outputs:
@@ -181,7 +202,7 @@ def _gradient_call(dtype: torch.dtype, case: _Attention) -> Call:
         return torch.autograd.grad(results, inputs, grads)
 
     def ours() -> Outputs:
-        with case.steered():
+        with case.steered(dtype):
             words = {"return_lse": case.lse, "deterministic": case.deterministic, **case.words}
             return differentiate(lambda *x: flash_attention(*x, **words))
 

@@ -47,6 +47,12 @@ class BoxOfFour(Map):
         super().take(place, tile[0, 0])
 
 
+def in_fours(value):
+    """Reorder the columns of each 16 as e4m3 keys are: column 8 h + 2 t + b goes to 4 t + 2 h + b."""
+    grouped = value.unflatten(-1, (-1, 2, 4, 2))
+    return grouped.transpose(-3, -2).flatten(-4)
+
+
 def either(of_tensors, of_numbers):
     return lambda a, b: of_tensors(*map(torch.as_tensor, (a, b))) if isinstance(a, torch.Tensor) else of_numbers(a, b)
 
@@ -60,6 +66,7 @@ def read(pointer, mask=None, other=0):
 def others(gl):
     plain = gl.allocate_shared_memory
     gl.__dict__.update(
+        float8e4nv=torch.float8_e4m3fn,
         full=lambda shape, value, dtype, layout: torch.full(shape, value),
         max=lambda value, axis: value.amax(axis),
         sum=lambda value, axis: value.sum(axis),
@@ -81,4 +88,9 @@ def others(gl):
     def multiply(a, b, acc, is_async, use_acc=True):
         return acc * use_acc + getattr(a, "value", a).float() @ b.value.float()
 
-    return {"warpgroup_mma": multiply}
+    return {
+        "warpgroup_mma": multiply,
+        "packed": lambda exponentials: in_fours(exponentials).to(torch.float8_e4m3fn),
+        "unpacked": lambda numbers, layout: numbers,
+        "wait_for_last": lambda: None,
+    }

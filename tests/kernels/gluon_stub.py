@@ -442,7 +442,7 @@ def _is_constant(node: ast.stmt) -> bool:
 
 
 def _is_function(node: ast.stmt) -> bool:
-    """Say whether a kernel's function is to be run as it is; those that view shared memory have stand-ins."""
+    """Say whether a kernel's function is to be run as it is; those that view memory or registers have stand-ins."""
     return isinstance(node, ast.FunctionDef) and node.name not in {
         "allocate",
         "box",
@@ -454,7 +454,9 @@ def _is_function(node: ast.stmt) -> bool:
         "narrowed",
         "halves_of",
         "lanes_of",
+        "packed",
         "reshaped",
+        "unpacked",
     }
 
 

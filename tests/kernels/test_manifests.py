@@ -146,7 +146,7 @@ NO_BATCH = {
     # how deep sums are, and what belongs to weights
     "k_len", "middle_len", "c_len", "vectors", "groups", "group_size", "width", "half", "taps_d", "taps_h", "taps_w",
     # a sequence's or an image's own lengths, and layouts
-    "q_len", "pack", "block", "max_row_blocks", "out_d", "out_h", "out_w", "height", "boxes_d", "boxes_h", "boxes_w",
+    "q_len", "padded_len", "v_dim", "pack", "block", "max_row_blocks", "out_d", "out_h", "out_w", "height", "boxes_d", "boxes_h", "boxes_w",
     "eighths", "mul_h", "mul_w",
     # the device, and what operators make 1
     "programs", "splits",

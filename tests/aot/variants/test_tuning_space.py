@@ -156,6 +156,8 @@ UNTUNED = {
     "grouped_mm_depth",
     "grouped_mm_depth_sm90",
     "grouped_mm_sm90",
+    "flash_attention_fwd_fp8_sm90",
+    "flash_attention_values",
     "flash_attention_bwd_sm90_prepare",
     "flash_attention_bwd_sm90_finish",
     "flash_attention_bwd_sm90_merge",
