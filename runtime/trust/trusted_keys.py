@@ -147,9 +147,8 @@ def read_public_key(pem: bytes, where: str) -> Ed25519PublicKey:
     except ValueError:
         der = b""
     if not der:
-        refuse(
-            "policy", "expected a public key in PEM: nojit sign --new-key writes one", got="something else", where=where
-        )
+        got = "a private key" if b"PRIVATE KEY-----" in pem else "something else"
+        refuse("policy", "expected a public key in PEM: nojit sign --new-key writes one", got=got, where=where)
     # importing cryptography's PEM reader takes longer than the rest of a load, and these keys have one form
     if len(der) != len(_DER_HEAD) + 32 or not der.startswith(_DER_HEAD):
         refuse("policy", "expected an Ed25519 key", got=f"another of {len(der)} bytes", where=where)
