@@ -62,6 +62,8 @@ def grouped_mm_sm90_kernel(
     k_len,
     b_step,
     programs,  # noqa: ARG001 - the manifest's grid reads it
+    tile_m,  # noqa: ARG001 - the configs' rules read it
+    tile_n,  # noqa: ARG001 - as above
     stride_cz,
     stride_cn,
     units_om,
@@ -81,7 +83,8 @@ def grouped_mm_sm90_kernel(
     elements, and `n_len` is a multiple of 8. A step is 64 of K; shared memory holds `STAGES` of them. Grid: any size in
     x.
 
-    `programs`: number of programs, which the manifest's grid reads.
+    `programs`: number of programs, which the manifest's grid reads; `tile_m`, `tile_n`: the tile that the caller
+    chooses, which the configs' rules read.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     trans: gl.constexpr = (False, TRANS_B)

@@ -11,6 +11,7 @@ from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import MAP_BYTES, is_unaligned, processors, takes_maps
 from nojit.kernels.calls.torch_state import precision
 from nojit.kernels.grouped_mm.checks import shape_of
+from nojit.kernels.grouped_mm.cost import tile_of
 from nojit.kernels.products.groups import cuts_depth
 from nojit.kernels.products.matrices import Layout, Mapped, described, layout_of, mapped, mapped_product, transposed
 from torch import Tensor
@@ -144,10 +145,14 @@ class _Validated:
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Return the launch arguments for the sm_90 kernel; `maps` are the TMA descriptions of both factors and the result."""
         _, of_b, _ = maps
+        sizes = self.sizes
+        rows, cols = tile_of((sizes["groups"], sizes["m_len"], sizes["n_len"], sizes["k_len"]), self.processors)
         numbers = {
-            **self.sizes,
+            **sizes,
             "b_step": of_b.step,
             "programs": self.processors,
+            "tile_m": rows,
+            "tile_n": cols,
             **self.bias_strides,
             "units_om": self.result.strides[1] * self.operands.mat_a.element_size() // MAP_BYTES,
         }

@@ -85,6 +85,8 @@ def scaled_grouped_mm_sm90_kernel(
     k_len,
     b_step,
     programs,  # noqa: ARG001 - the manifest's grid reads it
+    tile_m,  # noqa: ARG001 - the configs' rules read it
+    tile_n,  # noqa: ARG001 - as above
     stride_sam,
     stride_sak,
     stride_sbz,
@@ -110,7 +112,8 @@ def scaled_grouped_mm_sm90_kernel(
     1; `units_om` is the distance of the result's rows in units of 8 elements, and `n_len` is a multiple of 8. Shared
     memory holds `STAGES` steps. Grid: any size in x.
 
-    `programs`: number of programs, which the manifest's grid reads.
+    `programs`: number of programs, which the manifest's grid reads; `tile_m`, `tile_n`: the tile that the caller
+    chooses, which the configs' rules read.
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     trans: gl.constexpr = (False, True)

@@ -13,6 +13,7 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, has_maps, is_unaligned, p
 from nojit.kernels.products.launch_fp8 import FP8_BYTES, takes_bytes
 from nojit.kernels.products.matrices import Layout, Mapped, described, layout_of, mapped, mapped_product, transposed
 from nojit.kernels.scaled_grouped_mm.checks import RESULT
+from nojit.kernels.scaled_grouped_mm.cost import tile_of
 from nojit.kernels.scaled_grouped_mm.scales import Scales, scales_of
 from torch import Tensor
 
@@ -128,14 +129,20 @@ class _Validated:
 
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Return the launch arguments for the sm_90 kernel, with TMA descriptions of a, b's transposes and the result."""
+        count = processors(self.operands.mat_a)
+        has_blocks = self.scales.kind != "ends"
+        fast = self.fast and not has_blocks
+        rows, cols = tile_of(self.sizes, count, has_blocks=has_blocks, fast=fast)
         numbers = {
             **self._sizes,
             "b_step": maps[1].step,
-            "programs": processors(self.operands.mat_a),
+            "programs": count,
+            "tile_m": rows,
+            "tile_n": cols,
             **self._scale_strides,
             "units_om": self.result.strides[1] * RESULT_BYTES // MAP_BYTES,
         }
-        constexprs = {"SCALES": self.scales.kind, "FAST": self.fast and self.scales.kind == "ends"}
+        constexprs = {"SCALES": self.scales.kind, "FAST": fast}
         return Prepared("scaled_grouped_mm_sm90", self.sizes[1:3], maps, False, numbers, constexprs)
 
     def pointed(self) -> Prepared:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
+from unittest import mock
 
 import torch
 from nojit.kernels.grouped_mm import grouped_mm, launch, op, reference
+from nojit.kernels.grouped_mm.cost import TILES
 from torch import Tensor
 
 from tests.gpu.call import DTYPES, Call, Outputs, view
@@ -18,6 +22,14 @@ RAGGED = (65, 1, 0, 127, 300, 0, 64, 128)
 FEW = (0, 3, 17, 1, 0, 0, 40, 64, 5, 0)
 LARGE = (1000, 3000, 1, 130)
 SPARSE = tuple(1 + 7 * (group % 11 == 0) for group in range(160))
+
+
+@contextmanager
+def chosen(module: ModuleType, tile: tuple[int, int] | None) -> Iterator[None]:
+    """Have a module that prepares launches choose `tile`, unless it is None."""
+    plain = module.tile_of
+    with mock.patch.object(module, "tile_of", lambda *sizes, **named: tile or plain(*sizes, **named)):
+        yield
 
 
 @dataclass(frozen=True)
@@ -40,6 +52,8 @@ class Case:
     depth: bool = False
     """Whether the groups are ranges of K."""
     tf32: bool = False
+    tile: tuple[int, int] | None = None
+    """Rows and columns of the tile, if the cost model is not to choose."""
 
     @property
     def label(self) -> str:
@@ -53,6 +67,7 @@ class Case:
             "" if self.maps else "pointers",
             "depth" if self.depth else "",
             "tf32" if self.tf32 else "",
+            "" if self.tile is None else f"{self.tile[0]} x {self.tile[1]}",
         )
         return f"{lengths} {self.n} {self.k} {' '.join(filter(None, flags))}"
 
@@ -76,7 +91,7 @@ class Case:
         """Multiply; rows past the last end must stay as they are."""
         a, b, offs, bias = self.inputs()
         rows = sum(self.lengths)
-        with switched(self.tf32), prepared_anew(op, launch, self.maps):
+        with switched(self.tf32), chosen(launch, self.tile), prepared_anew(op, launch, self.maps):
             if self.depth:
                 return (grouped_mm(a, b, offs),)
             out = torch.full((rows + self.past, self.n), float("nan"), dtype=self.dtype, device="cuda")
@@ -127,6 +142,9 @@ def cases() -> Iterator[Case]:
     ):
         for dtype in (torch.float16, torch.bfloat16):
             yield Case(lengths, n, 1032, dtype, columns, bias, past=0)
+    for columns, bias, tile, lengths in itertools.product((False, True), ("none", "each"), TILES, (RAGGED, SPARSE)):
+        for dtype in (torch.float16, torch.bfloat16):
+            yield Case(lengths, 520, 328, dtype, columns, bias, tile=(tile.rows, tile.cols))
     for columns, (n, k, offset) in itertools.product((False, True), ((512, 256, 0), (135, 77, 1))):
         for depth in (False, True):
             yield Case(RAGGED, n, k, torch.float32, columns, offset=offset, depth=depth, tf32=True)

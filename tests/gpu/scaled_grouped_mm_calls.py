@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import torch
 from nojit.kernels.scaled_grouped_mm import launch, op, reference, scaled_grouped_mm
+from nojit.kernels.scaled_grouped_mm.cost import TILES
 from torch import Tensor
 
 from tests.gpu.call import Call, Outputs, view
-from tests.gpu.grouped_mm_calls import FEW, LARGE, RAGGED, SPARSE
+from tests.gpu.grouped_mm_calls import FEW, LARGE, RAGGED, SPARSE, chosen
 from tests.gpu.scaled_mm_calls import fp8, prepared_anew, torch_sums
 
 KINDS = ("ends", "tiles")
@@ -31,6 +32,8 @@ class Case:
     offset: int = 0
     maps: bool = True
     """Whether the kernel over tensor maps may run where it can."""
+    tile: tuple[int, int] | None = None
+    """Rows and columns of the tile, if the cost model is not to choose."""
 
     @property
     def label(self) -> str:
@@ -40,6 +43,7 @@ class Case:
             f"{self.past} past",
             f"offset {self.offset}" if self.offset else "",
             "" if self.maps else "pointers",
+            "" if self.tile is None else f"{self.tile[0]} x {self.tile[1]}",
         )
         lengths = f"{len(self.lengths)} groups, {sum(self.lengths)} rows"
         return f"{lengths} {self.n} {self.k} {' '.join(filter(None, flags))}"
@@ -61,7 +65,7 @@ class Case:
         given, rows = self.inputs(), sum(self.lengths)
         out = torch.full((rows + self.past, self.n), float("nan"), dtype=torch.bfloat16, device="cuda")
         out[rows:] = 7.0
-        with prepared_anew(self.maps, op, launch):
+        with chosen(launch, self.tile), prepared_anew(self.maps, op, launch):
             scaled_grouped_mm(*given, use_fast_accum=self.fast, out=out)
         assert (out[rows:] == 7).all(), "rows past the last end were written"
         return (out[:rows],)
@@ -99,6 +103,8 @@ def cases() -> Iterator[Case]:
         yield Case(lengths, 144, 80, kind, offset=1)
     for kind, (lengths, n) in itertools.product(KINDS, ((SPARSE, 1600), ((200,) * 12, 1024), ((0, 90, 0), 144))):
         yield Case(lengths, n, 1040, kind, past=0)
+    for kind, tile, lengths in itertools.product(KINDS, TILES, (RAGGED, SPARSE)):
+        yield Case(lengths, 528, 656, kind, tile=(tile.rows, tile.cols))
     yield Case((0, 0, 0))
     yield Case((1,), 16, 16, past=0)
     # sums of many products, where those of the tensor cores are off
