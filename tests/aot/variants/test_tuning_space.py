@@ -195,9 +195,11 @@ FEWER = {
     "mixed_mm_sm90": 26,
     "rms_norm_fwd": 6,
     "rms_norm_bwd": 4,
+    "rotary_flat": 11,
     "scaled_mm_sm90": 10,
 }
-"""What fits the registers or the shared memory of sm_90 is less to choose from, what serves few rows, and what reads long rows twice."""
+"""What fits the registers or the shared memory of sm_90 is less to choose from, what serves few rows or reads long rows twice, and threads that hold
+one to four vectors."""
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
