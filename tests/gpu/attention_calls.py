@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from nojit.kernels.attention.band_masks import band_mask_of
 from nojit.kernels.calls.memos import new_memo
 from nojit.kernels.flash_attention import flash_attention, launch_bwd, launch_sm90_fp8, op, reference
 from nojit.kernels.flash_attention import launch as flash_launch
@@ -55,7 +56,10 @@ class _Attention:
     def rounds_weights(self) -> bool:
         """Whether the kernel over maps takes a call over e4m3: that rounds the weights to e4m3, too."""
         fits = max(self.dim, self.v_dim) <= 128 and self.dim % 16 == 0 and self.v_dim % 16 == 0
-        return self.maps and fits and not self.offset and "window" not in self.mask
+        left, right = self.mask.get("window", (None, None))
+        causal = self.mask.get("is_causal", False)
+        mask = band_mask_of(self.q_len, self.kv_len, causal, self.alignment, left, right)
+        return self.maps and fits and not self.offset and mask.mode != "window"
 
     @contextmanager
     def steered(self, dtype: torch.dtype) -> Iterator[None]:

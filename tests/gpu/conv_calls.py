@@ -17,6 +17,7 @@ from nojit.kernels.conv import (
     launch_few_grad,
     launch_pointers,
     launch_sm90,
+    launch_weight_grad,
     weight_grad_costs,
 )
 from nojit.kernels.conv import op_autograd as operators
@@ -56,6 +57,8 @@ class Case:
     """Whether the kernels over tensor maps may run where they can."""
     parts: int = 0
     """Into how many parts depths are cut; 0 leaves that to the operator."""
+    tile: tuple[int, int] | None = None
+    """The tile of weight gradients of few channels; None leaves the kernel to the operator."""
     biased: bool = True
 
     @property
@@ -67,6 +70,7 @@ class Case:
             "" if self.maps else "pointers",
             f"offset {self.offset}" if self.offset else "",
             f"{self.parts} parts" if self.parts else "",
+            f"tile {self.tile}" if self.tile else "",
             "" if self.biased else "no bias",
         )
         return f"{str(self.dtype)[6:]} {self.sizes} {self.taps} {' '.join(filter(None, flags))}".strip()
@@ -132,7 +136,12 @@ class Case:
                 stack.enter_context(mock.patch.object(module, "parts_of", return_value=self.parts))
             if self.parts:
                 stack.enter_context(mock.patch.object(weight_grad_costs, "divisions", return_value=(self.parts,)))
+            if self.tile:
+                stack.enter_context(mock.patch.object(launch_weight_grad, "plans", self._plans))
             yield
+
+    def _plans(self, *args: Any, **named: Any) -> Iterator[weight_grad_costs.Plan]:
+        return (plan for plan in weight_grad_costs.plans(*args, **named) if (plan.rows, plan.cols) == self.tile)
 
 
 _HALVES = (torch.float16, torch.bfloat16)
@@ -253,6 +262,8 @@ def _weight_cases() -> Iterator[Case]:
         yield Case(dtype, (4, channels, 16, 3, 28, 28), offset=1)
     for dtype, offset in itertools.product(_HALVES, (0, 1)):
         yield Case(dtype, (4, 128, 128, 28, 28), channels=False, offset=offset)
+    for dtype, tile, parts in itertools.product(_HALVES, weight_grad_costs.FEW, (1, 3)):
+        yield Case(dtype, (4, 40, 64, 28, 28), parts=parts, tile=(tile.rows, tile.cols))
 
 
 def gradient_cases() -> Iterator[Case]:
