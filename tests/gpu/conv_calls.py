@@ -260,6 +260,7 @@ def _weight_cases() -> Iterator[Case]:
         yield Case(dtype, (4, channels, 16, 28, 28), channels=False)
         # an image would be unfolded, a volume is not
         yield Case(dtype, (4, channels, 16, 3, 28, 28), offset=1)
+        yield Case(dtype, (4, channels, 16, 3, 28, 28), maps=False)
     for dtype, offset in itertools.product(_HALVES, (0, 1)):
         yield Case(dtype, (4, 128, 128, 28, 28), channels=False, offset=offset)
     for dtype, tile, parts in itertools.product(_HALVES, weight_grad_costs.FEW, (1, 3)):
