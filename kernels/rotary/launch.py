@@ -67,9 +67,9 @@ def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, calle
     half = operands.cos.shape[1]
     rotated = 2 * half
     has_norm = operands.query_weight is not None
-    q_end = _end_of(operands.query, query_out, rotated, has_norm)
+    q_end = _end_of(operands.query, query_out, rotated, has_norm, caller)
     may_be_in_place = operands.key is not None and key_out is not None and operands.key_cache is None
-    k_end = _end_of(operands.key, key_out, rotated, has_norm) if may_be_in_place else head_dim
+    k_end = _end_of(operands.key, key_out, rotated, has_norm, caller) if may_be_in_place else head_dim
     page_bits = 0 if operands.key_cache is None else operands.key_cache.shape[2].bit_length() - 1
     columns = {
         "head_dim": head_dim,
@@ -137,7 +137,7 @@ def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, calle
     )
 
 
-def _end_of(value: Tensor, out: Tensor, rotated: int, has_norm: bool) -> int:
+def _end_of(value: Tensor, out: Tensor, rotated: int, has_norm: bool, caller: Caller) -> int:
     """Return the number of columns to write: not those that an operator in place would copy onto themselves.
 
     Args:
@@ -145,6 +145,9 @@ def _end_of(value: Tensor, out: Tensor, rotated: int, has_norm: bool) -> int:
         out: its result.
         rotated: number of rotated columns.
         has_norm: whether all columns are normalized.
+        caller: allocates and launches, or also records both for replays.
     """
-    is_same = out.data_ptr() == value.data_ptr() and out.stride() == value.stride()
+    # a replay may have another output of the same strides, unless the output is the operand itself
+    is_view = caller is DIRECT and out.data_ptr() == value.data_ptr() and out.stride() == value.stride()
+    is_same = out is value or is_view
     return rotated if is_same and not has_norm else value.shape[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from nojit.kernels import library
 from nojit.kernels.calls.memos import Caller
 from nojit.kernels.calls.strides import named
 from nojit.kernels.rotary.rows import Rows
@@ -11,6 +12,7 @@ from torch import Tensor
 
 __all__ = ["VECTOR", "Pair", "launch_flat"]
 
+KERNEL: Final = "rotary_flat"
 VECTOR: Final = 8
 """Elements of a vector: strides and halves are multiples of it."""
 _ALIGNMENT: Final = 16
@@ -38,7 +40,7 @@ class Pair(NamedTuple):
 
 
 def launch_flat(pair: Pair, caller: Caller) -> bool:
-    """Launch the flat kernel if tensors are aligned and their tokens evenly spaced; return whether it was launched.
+    """Launch the flat kernel if a bundle has it, tensors are aligned and their tokens evenly spaced; return whether it was launched.
 
     `caller`: allocates and launches, or also records both for replays.
     """
@@ -55,10 +57,10 @@ def launch_flat(pair: Pair, caller: Caller) -> bool:
         if step is None:
             return False
         strides |= named(f"stride_{name}", "th", (step // VECTOR, rows.strides[2] // VECTOR))
-    if by_position is None or tokens * max(q_heads, pair.k_heads) * vectors > _MOST:
+    if by_position is None or tokens * max(q_heads, pair.k_heads) * vectors > _MOST or not library.has(KERNEL):
         return False
     caller.launch(
-        "rotary_flat",
+        KERNEL,
         q_ptr=query,
         k_ptr=pair.k.value,
         q_out_ptr=pair.q_out.value,

@@ -59,7 +59,7 @@ def rotary(
     if not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(
             x, None, None, None, None, cos, sin, positions, None, None, None, out, library.CURRENT.source,
-            "rotary", None, interleaved, False,
+            "rotary", None, interleaved, out is x,
         )  # fmt: skip
         if known is not None:
             return known
@@ -70,7 +70,7 @@ def rotary(
         check_result(out)
     operands = Operands(*tensors, 0.0, bool(interleaved))
     if is_plain(x, cos, sin, positions, out):
-        (result,) = _remember(operands, out, ("rotary", None, interleaved, False))
+        (result,) = _remember(operands, out, ("rotary", None, interleaved, out is x))
         return result if out is None else out
     check_operands(operands, "x")
     if out is None:
@@ -234,7 +234,8 @@ def _remember(operands: Operands, out: Tensor | None, words: tuple[Any, ...]) ->
     Args:
         operands: the operands.
         out: the output of `rotary`, or None.
-        words: name of the operator, its eps, whether pairs are interleaved, and its own flag.
+        words: name of the operator, its eps, whether pairs are interleaved, and its own flag; that of `rotary` is whether
+            the output is the operand.
     """
     name, _, _, flag = words
     check_operands(operands, "x" if name == "rotary" else "query")
@@ -242,7 +243,7 @@ def _remember(operands: Operands, out: Tensor | None, words: tuple[Any, ...]) ->
     writer = RecipeWriter(*tensors, out)
     *own, target = writer.operands
     mine = Operands(*cast(Tensors, tuple(own)), operands.eps, operands.interleaved)
-    in_place = name == "rotary_qk" and flag
+    in_place = name != "rotary_to_cache" and flag
     outs: dict[str, Tensor] = {}
     if target is not None:
         check_out(target, mine.query)
@@ -256,7 +257,7 @@ def _remember(operands: Operands, out: Tensor | None, words: tuple[Any, ...]) ->
         outs = {"key_cache": mine.key_cache, "value_cache": mine.value_cache}
     check_apart_all(outs, mine)
     query_out, key_out = (mine.query, mine.key) if in_place else (target, None)
-    makes_key = name == "rotary_qk" or bool(flag)
+    makes_key = name != "rotary_to_cache" or bool(flag)
     results = tuple(
         each for each in rotate(mine, query_out, key_out, makes_key=makes_key, caller=writer) if each is not None
     )

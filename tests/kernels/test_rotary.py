@@ -149,6 +149,18 @@ class TestRotation:
             torch.testing.assert_close(x, right)
             torch.testing.assert_close(apart, right)
 
+    def test_a_call_in_place_is_not_replayed_for_another_output(self):
+        x, (cos, sin) = torch.randn(5, 3, 32), tables(24)
+        for _ in range(3):
+            right, apart = reference.rotary(x, cos, sin), torch.full_like(x, float("nan"))
+            view = x.clone()
+            rotary(view, cos, sin, out=view.view_as(view))
+            rotary(x, cos, sin, out=apart)
+            torch.testing.assert_close(apart, right)
+            rotary(x, cos, sin, out=x)
+            torch.testing.assert_close(x, right)
+            torch.testing.assert_close(view, right)
+
     @pytest.mark.parametrize("shape", [(0, 2, 8), (3, 0, 8), (2, 0, 4, 8), (0, 5, 4, 8)], ids=str)
     def test_nothing_to_rotate(self, shape):
         assert rotary(torch.empty(shape), *tables(8)).shape == shape
