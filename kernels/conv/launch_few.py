@@ -90,7 +90,7 @@ def is_few(one: Sum) -> bool:
 
 def is_narrow(one: Sum, x: Tensor) -> bool:
     """Return whether the kernel for few channels is faster than a matrix product, which has no narrower tiles than 64 columns."""
-    if not (is_few(one) and one.n_len <= PADDED and one.c_len % VECTOR == 0 and is_described(x)):
+    if not (is_few(one) and one.n_len <= PADDED and is_half_image(x) and one.c_len % VECTOR == 0 and is_described(x)):
         return False
     # the copy of a transposed weight takes longer than a small product; the batch counts among the positions
     return not one.is_transposed or library.is_batch_invariant() or one.positions >= MANY

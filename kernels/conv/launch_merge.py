@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.strides import named
 from torch import Tensor
 
-__all__ = ["launch_merge", "merge_rows", "merge_taps"]
+__all__ = ["MERGE", "launch_merge", "merge_rows", "merge_taps"]
 
-KERNEL: Final = "conv_weight_merge"
+MERGE: Final = "conv_weight_merge"
 FEW: Final = 8
 """Up to so many parts, the kernel that merges those of products is faster."""
 
@@ -57,12 +58,12 @@ def launch_merge(
 
 
 def merge_rows(writer: RecipeWriter, partial: Tensor, out: Tensor, numbers: int) -> None:
-    """Add up split-K parts, fp32 [parts, rows, width], whose rows start with the `numbers` of a row of `out`, in order.
+    """Add up split-K parts, fp32 [parts, rows, width], whose rows start with the `numbers` of a row of `out`.
 
     `writer`: records the launch; `out`: a weight gradient whose rows are dense.
     """
     # each program of the other kernel reads many parts at once, and few numbers
-    if partial.shape[0] <= FEW:
+    if partial.shape[0] <= FEW or not library.has(MERGE):
         launch_merge(writer, partial, out, None, (1, partial.shape[1], numbers), (0, numbers, 1))
         return
     _launch(writer, partial, out, (numbers, 1, 1), (numbers, 1, 0, 0), 1, numbers)
@@ -92,7 +93,7 @@ def _launch(
 ) -> None:
     channels, high, across = shape
     writer.launch(
-        KERNEL,
+        MERGE,
         partial_ptr=partial,
         out_ptr=out,
         results=partial.shape[1],

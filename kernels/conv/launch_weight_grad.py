@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import torch
+from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.tensor_maps import processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_few_weight_grad import few_boxes, launch_few_weight_grad, runs_few_weight_grad
+from nojit.kernels.conv.launch_merge import MERGE
 from nojit.kernels.conv.launch_pointers import Sum, launch_weight_product
 from nojit.kernels.conv.launch_sm90 import ROWS, MapsRun
 from nojit.kernels.conv.launch_sm90_weight_grad import (
@@ -94,11 +96,13 @@ def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | No
         source = unfolded_form(one, padded)
         if (source.together == 1 and as_it_is) or _copied(one, source) > (COPY_BYTES if as_it_is else math.inf):
             continue
-        if one.batch * one.sweep.source[1] * source.width > sweeps.LIMIT:
+        if max(one.batch * one.sweep.source[1] * source.width, out.numel()) > sweeps.LIMIT:
             continue
+        # parts of an unfolded input have the weight's taps in another order, so they need a kernel that merges them
         if padded == VECTOR:
-            yield from _few(one, source, grad, unfolds=True)
-        elif runs_mapped_weight_grad(source.over(one), grad, None, out, maps_run):
+            if library.has(MERGE):
+                yield from _few(one, source, grad, unfolds=True)
+        elif runs_mapped_weight_grad(source.over(one), grad, None, out, maps_run) and library.has(MERGE):
             yield from _mapped(one, source.over(one), source, grad, unfolds=True)
 
 
