@@ -21,6 +21,7 @@ from torch import Tensor
 
 __all__ = [
     "FP8",
+    "LEAST_SCALE",
     "MAX_LEN",
     "WIDEST",
     "Window",
@@ -75,6 +76,10 @@ def check_heads(heads: int, kv_heads: int, enable_gqa: bool) -> None:
         refuse_value("key", f"{heads} heads as query has (enable_gqa=True lets queries share them)", kv_heads)
     if not kv_heads or heads % kv_heads:
         refuse_value("key", f"a number of heads that divides the {heads} of query", kv_heads)
+
+
+LEAST_SCALE: Final = 2.0**-126
+"""The least scale that kernels take which multiply masked scores, -inf, by it: fp32 does not round it to 0."""
 
 
 def check_scale(argument: str, scale: object) -> float:

@@ -6,6 +6,7 @@ parts, each program sums over fewer query heads, and the sums are added up after
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, NamedTuple
 
 from nojit.kernels.calls.tensor_maps import Described
@@ -53,6 +54,7 @@ class GradientParts(NamedTuple):
     """[B, key heads * parts, N, Dv]."""
 
 
+@cache
 def fastest_parts(sizes: SharedKeys, programs: int) -> int:
     """Return the number of parts, a divisor of the group, that an estimate finds fastest.
 

@@ -317,7 +317,7 @@ def flash_attention_fwd_sm90_kernel(
     If q, k and v are e4m3, v is [..., v_dim, kv_len] in boxes [1, 1, BLOCK_DV, BLOCK_N], as `flash_attention_values_kernel`
     writes it just before, and weights are rounded to e4m3. Widths are then at most 128.
     Only the first `DEPTH` columns of queries and keys are multiplied: BLOCK_D, or 192 of 256. lse is None or contiguous
-    fp32 [batch, heads, q_len]. `scale` is at least 0, and there is at least one key. With `CAUSAL`, query m sees the
+    fp32 [batch, heads, q_len]. `scale` is positive, and there is at least one key. With `CAUSAL`, query m sees the
     keys up to m + `causal_offset`; a fully masked row gives 0 and lse -inf.
 
     `BLOCK_M` is 128 or 192. Shared memory holds `STAGES` tiles of keys and of values, and `Q_STAGES` tiles of queries

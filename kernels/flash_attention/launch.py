@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from nojit.kernels.attention.arguments import qkv_arguments
 from nojit.kernels.attention.band_masks import BandMask
-from nojit.kernels.attention.checks import FP8
+from nojit.kernels.attention.checks import FP8, LEAST_SCALE
 from nojit.kernels.attention.outputs import allocate_sums
 from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.calls.arguments import refuse_type
@@ -84,9 +84,9 @@ def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps 
     """Return the TMA descriptions for the sm_90 kernel; None if it cannot run this call.
 
     It can if operands have 16 bits and suit TMA descriptors, head dimensions are at most `MAX_MAPPED_DIM`, there is a
-    key, and the scale is not negative.
+    key, and the scale is at least `LEAST_SCALE`.
     """
-    if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < 0.0:
+    if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < LEAST_SCALE:
         return None
     found = [described(value) for value in (q, k, v, out)]
     maps = [each for each in found if each is not None]

@@ -38,6 +38,7 @@ MAX_DIM: Final = 256
 """The largest head dimension of any kernel for sm_90."""
 STEP: Final = 8
 """Head dimensions must be multiples of this: TMA descriptors need strides that are multiples of 16 bytes."""
+MERGE: Final = "flash_attention_bwd_sm90_merge"
 QUERIES: Final = {64: 128, 128: 64, 256: 64}
 """BLOCK_M, the queries in a tile of the kernels, for each BLOCK_D (padded head dimension)."""
 
@@ -200,7 +201,8 @@ def launch_gradients_over_maps(
 
 def _parts_of(maps: GradientMaps, mask: BandMask) -> int:
     """Return into how many parts the query heads that share a key head are divided; 1 under batch invariance."""
-    if library.is_batch_invariant():
+    # the descriptors of parts need rows of a multiple of 16 bytes
+    if library.is_batch_invariant() or maps.v.shape[3] % STEP or not library.has(MERGE):
         return 1
     batch, heads, q_len, _ = maps.q.shape
     kv_heads, kv_len = maps.k.shape[1:3]
@@ -214,7 +216,7 @@ def launch_merge(written: GradientParts, dk: Tensor, dv: Tensor) -> None:
     if written.parts == 1:
         return
     batch, heads, kv_len, head_dim = dk.shape
-    library.get("flash_attention_bwd_sm90_merge")(
+    library.get(MERGE)(
         dk_parts_ptr=written.dk.base,
         dv_parts_ptr=written.dv.base,
         dk_ptr=dk,

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
-from nojit.kernels.attention.checks import FP8
+from nojit.kernels.attention.checks import FP8, LEAST_SCALE
 from nojit.kernels.attention.widths import tile_width
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.strides import named
@@ -16,6 +17,8 @@ from torch import Tensor
 
 __all__ = ["Fp8Maps", "fp8_maps_of", "launch_fp8_over_maps"]
 
+KERNEL: Final = "flash_attention_fwd_fp8_sm90"
+VALUES: Final = "flash_attention_values"
 WIDEST: Final = 128
 """The largest head dimension of the sm_90 kernel for e4m3."""
 MIN_WIDTH: Final = 64
@@ -44,9 +47,11 @@ def fp8_maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float, mask
     """Return the TMA descriptions for the sm_90 kernel; None if it cannot run this call, or few queries make it slower.
 
     It can if operands are e4m3 and suit TMA descriptors, head dimensions are at most `WIDEST`, there is a key, the scale
-    is not negative, and the mask has no left bound.
+    is at least `LEAST_SCALE`, and the mask has no left bound.
     """
-    if q.dtype is not FP8 or mask.mode == "window" or scale < 0.0 or not k.shape[2] or not has_maps(q.device):
+    if q.dtype is not FP8 or mask.mode == "window" or scale < LEAST_SCALE or not k.shape[2] or not has_maps(q.device):
+        return None
+    if not all(library.has(name) for name in (VALUES, KERNEL)):
         return None
     maps = describe(q, k, v, out)
     return maps if maps is not None and q.shape[2] >= MIN_QUERIES[maps.width] else None
@@ -73,7 +78,7 @@ def launch_fp8_over_maps(
     batch, heads, q_len, _ = q.shape
     kv_heads, kv_len = maps.k_map.shape[1:3]
     caller.launch(
-        "flash_attention_fwd_fp8_sm90",
+        KERNEL,
         q_map=q,
         k_map=maps.k_map,
         v_map=Described(columns, columns.stride()),
@@ -103,7 +108,7 @@ def launch_values(v: Described, caller: Caller = DIRECT) -> Tensor:
     padded_len = -(-kv_len // STEP) * STEP
     columns = new_contiguous(caller, v.base, (batch, kv_heads, v_dim, padded_len))
     caller.launch(
-        "flash_attention_values",
+        VALUES,
         v_ptr=v.base,
         out_ptr=columns,
         batch=batch,

@@ -237,7 +237,7 @@ def flex_attention_fwd_sm90_kernel(
     The TMA descriptors describe q [batch, heads, q_len, head_dim] and out [batch, heads, q_len, v_dim] in boxes of 64
     rows, k and v [batch // shared, heads // group, kv_len, ...] in boxes of `BLOCK_N` rows; boxes are BLOCK_D or
     BLOCK_DV columns wide, and smaller head dimensions are padded. lse is contiguous fp32 [batch, heads, q_len]. Without
-    a modification `scale` is at least 0; there is at least one key. The mask's tables are those of
+    a modification `scale` is positive; there is at least one key. The mask's tables are those of
     `flex_attention_fwd_kernel`, with blocks of 128. A fully masked row gives 0 and lse -inf. `BLOCK_M` and `BLOCK_N`
     are 128. With `TURNS`, consumers take turns to start their products. Grid: any size in x.
     """

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from nojit.kernels.attention.arguments import qkv_arguments
+from nojit.kernels.attention.checks import LEAST_SCALE
 from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_width, tile_widths
 from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
 from nojit.kernels.calls.memos import DIRECT, Caller
@@ -54,14 +55,14 @@ def maps_of(
     """Return the TMA descriptions for the sm_90 kernel; None if it cannot run this call.
 
     It can if operands have 16 bits and suit TMA descriptors, head dimensions are at most `MAX_MAPPED_DIM`, there is a
-    key, and bitmaps have blocks of 128. Without a score modification the scale must not be negative; a modification
+    key, and bitmaps have blocks of 128. Without a score modification the scale must be at least `LEAST_SCALE`; a modification
     must load no value for each score.
 
     `tables`: the mask; `mod`: the score modification as kernels take it.
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or not tables.is_wide:
         return None
-    if (scale < 0.0 and mod.function is None) or lightest(mod.function, mod.slots) == LISTED:
+    if (scale < LEAST_SCALE and mod.function is None) or lightest(mod.function, mod.slots) == LISTED:
         return None
     found = [described(value) for value in (q, k, v, out)]
     maps = [each for each in found if each is not None]

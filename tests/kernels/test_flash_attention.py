@@ -329,4 +329,5 @@ def test_elsewhere_and_for_other_operands_pointers_are_passed(monkeypatch):
     assert flash_launch.maps_of(*map(on_device, (wide, wide, wide, wide)), 1.0) is not None
     assert flash_launch.maps_of(*map(on_device, (single, single, single, single)), 1.0) is None
     assert flash_launch.maps_of(*map(on_device, (q, empty, empty, q)), 1.0) is None
-    assert flash_launch.maps_of(*map(on_device, (q, q, q, q)), -1.0) is None
+    for scale in (-1.0, 0.0, 1e-50):
+        assert flash_launch.maps_of(*map(on_device, (q, q, q, q)), scale) is None

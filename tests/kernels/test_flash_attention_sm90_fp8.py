@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from nojit.kernels import library
 from nojit.kernels.attention.band_masks import NO_MASK, BandMask
 from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import flash_attention, launch_sm90_fp8
@@ -33,6 +34,7 @@ def operands(heads: int = 8, q_len: int = 1100, kv_len: int = 70, dim: int = 48)
 def hopper(monkeypatch):
     """Have tensors on the host pass for those of an sm_90."""
     monkeypatch.setattr(launch_sm90_fp8, "has_maps", lambda device: True)
+    monkeypatch.setattr(library, "has", lambda name: name.startswith("flash_attention"))
     monkeypatch.setattr(tensor_maps, "_facts", lambda _: SimpleNamespace(major=9, multi_processor_count=132))
 
 
@@ -71,14 +73,21 @@ def test_a_call_runs_over_maps(hopper, monkeypatch):
     assert (words["CAUSAL"], words["BLOCK_D"], words["BLOCK_DV"], words["DEPTH"]) == (True, 64, 64, 64)
 
 
-def test_other_calls_run_over_pointers(hopper):
+def test_other_calls_run_over_pointers(hopper, monkeypatch):
     q, k, v, out = operands()
 
     def taken(*given: Tensor, scale: float = 1.0, mask: BandMask = NO_MASK) -> bool:
         return launch_sm90_fp8.fp8_maps_of(*given, scale, mask) is not None
 
     assert taken(q, k, v, out)
+    for lacking in ("flash_attention_values", "flash_attention_fwd_fp8_sm90"):
+        with monkeypatch.context() as patch:
+            patch.setattr(library, "has", lambda name, lacking=lacking: name != lacking)
+            assert not taken(q, k, v, out)
     assert not taken(q, k, v, out, scale=-1.0)
+    # masked scores are -inf, and times 0 NaN
+    assert not taken(q, k, v, out, scale=0.0)
+    assert not taken(q, k, v, out, scale=1e-50)
     assert not taken(q, k, v, out, mask=BandMask("window", -5, 5))
     assert not taken(q, k[:, :, :0], v[:, :, :0], out)
     assert not taken(*(each.to(torch.bfloat16) for each in (q, k, v)), out)
