@@ -48,6 +48,10 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_fwd_sm90": Roles(
         (*_TILES, "STAGES", "Q_STAGES", "SPAN", "TURNS"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "DEPTH")
     ),
+    "flash_attention_values": Roles(("BLOCK_N", "BLOCK_DV"), (), ()),
+    "flash_attention_fwd_fp8_sm90": Roles(
+        (*_TILES, "STAGES", "Q_STAGES", "SPAN", "TURNS"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "DEPTH")
+    ),
     "flash_attention_bwd_delta": Roles(("BLOCK_M",), (), ("BLOCK_DV",)),
     "flash_attention_bwd_dkdv": Roles(_TILES, (), _CASE),
     "flash_attention_bwd_dq": Roles(_TILES, (), _CASE),
@@ -58,6 +62,8 @@ ROLES: Final[Mapping[str, Roles]] = {
     "flash_attention_bwd_dkdv_sm90": Roles(("STAGES", "SLOTS", "SPAN"), (), ("CAUSAL", "BLOCK_D", "BLOCK_DV", "DEPTH")),
     "flash_attention_bwd_dq_sm90": Roles(("STAGES",), (), ("CAUSAL", "BLOCK_D", "DEPTH")),
 }
+# kernels of the forward pass whose configs are by hand
+_FORWARD_BY_HAND: Final = ("flash_attention_values", "flash_attention_fwd_fp8_sm90")
 # the gradient kernels of heads wider than 128
 _WIDE: Final = ("flash_attention_bwd_dkdv_sm90", "flash_attention_bwd_dq_sm90")
 # the kernels of the forward pass, and the dtype measured for each
@@ -316,7 +322,7 @@ def problems(use: str) -> tuple[TuningProblem, ...]:
         *(
             (MappedGradientProblem if "_sm90" in kernel else GradientProblem)(problem, "bf16", kernel)
             for kernel in ROLES
-            if kernel not in {*_FORWARD, *_WIDE}
+            if kernel not in {*_FORWARD, *_FORWARD_BY_HAND, *_WIDE}
             for problem in trained
         ),
     )
