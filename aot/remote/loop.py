@@ -13,7 +13,7 @@ import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final
 
 from nojit.aot.compile import job_runner
 from nojit.aot.remote.build_facts import Build, Limits
@@ -118,6 +118,7 @@ class Loop:
     def _main(self) -> None:
         with asyncio.Runner() as runner:
             self._events = runner.get_loop()
+            self._events.set_exception_handler(_log_error)
             self._started.set()
             runner.run(self._run())
 
@@ -223,3 +224,12 @@ class Loop:
     def _left(self) -> str:
         count = len(self._jobs.open) + len(self._inbox)
         return f" ({counted(count, 'variant')} missing; the cache has the others)" if count else ""
+
+
+def _log_error(events: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that nothing waits for, unless it says that the scheduler's answer was late.
+
+    Dask leaves futures of such waits behind, and then a build that succeeded would end with a `TimeoutError`.
+    """
+    if not ("future" in context and isinstance(context.get("exception"), TimeoutError)):
+        events.default_exception_handler(context)

@@ -36,6 +36,18 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
+@pytest.mark.parametrize(("error", "count"), [(TimeoutError("Timeout"), 0), (OSError("disk full"), 1)])
+def test_of_errors_that_nothing_waits_for_only_timeouts_are_not_logged(
+    make: Make, caplog: pytest.LogCaptureFixture, error: Exception, count: int
+) -> None:
+    def leave(*_: Any) -> None:
+        asyncio.get_running_loop().create_future().set_exception(error)
+
+    with make({"a": Worker(act=leave)}) as build:
+        build.images(JOBS[0])
+    assert [str(error) in str(record.exc_info) for record in caplog.records] == [True] * count
+
+
 def test_variants_travel_in_jobs_and_give_the_images_of_one_machine(make: Make) -> None:
     with make() as build:
         build.wait_for_workers()
