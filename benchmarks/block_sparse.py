@@ -78,6 +78,19 @@ class Product:
 
     def measure(self, rounds: int, l2_bytes_per_s: float) -> Row:
         """Check the result, and time it."""
+        one = self.problem
+        ms, active, whole = self.times(rounds)
+        rates = {"nojit": active / ms["nojit"] / 1e9, "cuBLAS": whole / ms["cuBLAS"] / 1e9}
+        density = active / whole
+        note = f"  {ms['cuBLAS'] / ms['nojit']:.1f} x faster than dense at {density:.0%}"
+        if one.pattern == "random":
+            limit = min(rates["cuBLAS"], self._intensity() * l2_bytes_per_s / 1e12)
+            return Row(self.label, rates, rates["nojit"] / limit, ROOFLINE, f" of the roofline, {limit:.0f}{note}")
+        bar = BARS.get(one.block) if self.free >= 1024 else None
+        return Row(self.label, rates, rates["nojit"] / rates["cuBLAS"], bar, note)
+
+    def times(self, rounds: int) -> tuple[dict[str, float], int, int]:
+        """Check the result; return the milliseconds of each contender, the flops of active blocks, and those of dense matrices."""
         from nojit.kernels.block_sparse import block_sparse_matmul, reference
 
         one, layout = self.problem, layout_of(self.problem)
@@ -97,15 +110,8 @@ class Product:
             ours = lambda: block_sparse_matmul(d, sparse, layout, "dds")  # noqa: E731
         self._check(ours(), (a, b) if self.mode == "sdd" else (sparse, d), layout, reference)
         ms = device_ms({"nojit": ours, "cuBLAS": lambda: torch.matmul(*dense)}, rounds)
-        active, whole = (2 * one.batch * self.free * count for count in (layout.nnz * one.block**2, one.heads * m * n))
-        rates = {"nojit": active / ms["nojit"] / 1e9, "cuBLAS": whole / ms["cuBLAS"] / 1e9}
-        density = active / whole
-        note = f"  {ms['cuBLAS'] / ms['nojit']:.1f} x faster than dense at {density:.0%}"
-        if one.pattern == "random":
-            limit = min(rates["cuBLAS"], self._intensity() * l2_bytes_per_s / 1e12)
-            return Row(self.label, rates, rates["nojit"] / limit, ROOFLINE, f" of the roofline, {limit:.0f}{note}")
-        bar = BARS.get(one.block) if self.free >= 1024 else None
-        return Row(self.label, rates, rates["nojit"] / rates["cuBLAS"], bar, note)
+        flops = 2 * one.batch * self.free
+        return ms, flops * layout.nnz * one.block**2, flops * one.heads * m * n
 
     def _random(self, *shape: int) -> Tensor:
         return torch.randn(*shape, device="cuda", dtype=self.dtype)

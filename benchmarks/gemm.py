@@ -1,8 +1,9 @@
 """Time dense products against cuBLAS and torch.compile, in one run: ratios, bars, and a chart.
 
-    python benchmarks/gemm.py BUNDLES [--rounds 12] [--only bmm,mm_plus_mm] [--svg FILE] [--compile]
+    python benchmarks/gemm.py BUNDLES [--rounds 12] [--only bmm,mm_plus_mm,gated_mm] [--svg FILE] [--compile]
 
-The shapes are those with promised speed: squares, batches, the projections of models of width 4k and 8k, and sums of two products.
+The shapes are those with promised speed: squares, batches, the projections of models of width 4k and 8k, and sums of two products; and
+gated products, which have no bars.
 Operands are random bf16. Each call runs in a CUDA graph after an L2 flush, contenders take turns, and figures are medians of
 device time. `--compile` adds torch.compile(mode="max-autotune"); it needs Triton and takes minutes. Exits 1 if a result is
 wrong, if the geometric mean of a family's ratios to the best contender is below 1, if a ratio is below 0.8, or if a sum of
@@ -17,9 +18,13 @@ import torch
 from contest import BEST, OURS, Promise, Row, arguments, report
 from timing import check, compiled, race
 from torch import Tensor
+from torch.nn import functional
 
-GROUPS = ("bmm", "mm_plus_mm")
-PROMISES = {(family, BEST): Promise(mean=1.0, least=0.8) for family in GROUPS}
+PROMISED = ("bmm", "mm_plus_mm")
+GROUPS = (*PROMISED, "gated_mm")
+PROMISES = {(family, BEST): Promise(mean=1.0, least=0.8) for family in PROMISED}
+GATED = tuple((tokens, *sides) for sides in ((14336, 4096), (28672, 8192)) for tokens in (1, 16, 512, 8192))
+"""M, N and K of the measured gated products: the feed-forward layers of models of width 4k and 8k."""
 FLAT = 64
 """The largest depth of both products at which writing the result dominates."""
 OF_TORCH = 1.3
@@ -83,6 +88,22 @@ def pair_row(shape: object, more: int, rounds: int, compile_too: bool) -> Row:
     return measure("mm_plus_mm", one.name, functions, (*factors(one.k), *factors(more)), flops, rounds, bars)
 
 
+def gated_row(sizes: tuple[int, int, int], rounds: int, compile_too: bool) -> Row:
+    """Measure one gated product, [M, K] by [K, 2 * N] stored by columns."""
+    from nojit.kernels.gated_mm import gated_mm
+
+    m, n, k = sizes
+
+    def torchs(x: Tensor, weights: Tensor) -> Tensor:
+        gate, up = torch.mm(x, weights).chunk(2, -1)
+        return functional.silu(gate) * up
+
+    functions = {OURS: gated_mm, "torch": torchs} | ({"compiled": compiled(torchs)} if compile_too else {})
+    # outputs near one: the products of large factors would be rounded too coarsely to compare
+    given = (random(m, k), random(2 * n, k).mul_(k**-0.5).mT)
+    return measure("gated_mm", f"{m} x {n} x {k}", functions, given, 4 * m * n * k, rounds, {})
+
+
 def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[Row]:
     """Measure the shapes of the requested families, one after the other."""
     from nojit.kernels.mm_plus_mm.problems import BARS as PAIRS
@@ -95,6 +116,10 @@ def list_rows(only: Sequence[str], rounds: int, compile_too: bool) -> Iterator[R
     if "mm_plus_mm" in only:
         for shape, more in PAIRS:
             yield pair_row(shape, more, rounds, compile_too)
+            torch.cuda.empty_cache()
+    if "gated_mm" in only:
+        for sizes in GATED:
+            yield gated_row(sizes, rounds, compile_too)
             torch.cuda.empty_cache()
 
 

@@ -33,6 +33,8 @@ from queue import SimpleQueue
 from random import Random
 
 import attention
+import b2b_gemm
+import block_sparse
 import conv
 import flex_decoding
 import gemm
@@ -89,6 +91,18 @@ def pair(draw: Random, rounds: int) -> Row:
     m, n, k = size(draw, 1, 8192), size(draw, 256, 8192, 8), size(draw, 256, 8192, 8)
     more = size(draw, 16, 4096, 8)
     return gemm.pair_row(Shape(f"{m} x {n}, {k} and {more} deep", 1, m, n, k), more, rounds, compile_too=False)
+
+
+def gated(draw: Random, rounds: int) -> Row:
+    """Measure a gated bf16 product, the first layer of a feed-forward block."""
+    sizes = size(draw, 1, 8192), size(draw, 256, 16384, 8), size(draw, 256, 8192, 8)
+    return gemm.gated_row(sizes, rounds, compile_too=False)
+
+
+def chain(draw: Random, rounds: int) -> Row:
+    """Measure two narrow fp16 products, one after the other, with gelu between them."""
+    sides = (size(draw, 16, 128, 8) for _ in range(3))
+    return b2b_gemm.measure((size(draw, 256, 1 << 18), *sides), rounds, compile_too=False)
 
 
 def scaled(group: str, draw: Random, rounds: int) -> Row:
@@ -152,6 +166,36 @@ def conv2d(what: str, draw: Random, rounds: int) -> Row:
     return conv.measure(
         Shape(name, batch, channels, results, (side, side), taps, stride), what, rounds, compile_too=False
     )
+
+
+def conv3d(draw: Random, rounds: int) -> Row:
+    """Measure a convolution of volumes, channels-last."""
+    from nojit.kernels.conv.problems import Shape
+
+    channels, results = draw.choice((3, size(draw, 8, 512, 8), size(draw, 8, 512, 8))), size(draw, 16, 512, 8)
+    frames, side = size(draw, 4, 32), size(draw, 7, 112)
+    taps, stride = draw.choice((1, 3, 3, 3)), draw.choice((1, 1, 2))
+    batch = min(size(draw, 1, 16), max(1, (1 << 27) // (frames * side * side * max(channels, results))))
+    name = f"{batch} x {channels} x {frames} x {side}^2 to {results}, {taps} x {taps} x {taps}{f' by {stride}' * (stride > 1)}"
+    return conv.measure(
+        Shape(name, batch, channels, results, (frames, side, side), taps, stride), "forward", rounds, compile_too=False
+    )
+
+
+def sparse(draw: Random, rounds: int) -> Row:
+    """Measure a block-sparse product against cuBLAS at its rate for dense matrices."""
+    from nojit.kernels.block_sparse.matmul.problems import SparseShape
+
+    block, pattern = draw.choice((32, 64, 128)), draw.choice(("window", "longformer", "bigbird"))
+    count, reach = size(draw, 1024, 8192) // block, size(draw, 1, 256 // block)
+    batch, heads = draw.choice((1, 2, 4)), size(draw, 1, 16)
+    free, mode = size(draw, 64, 2048, 64), draw.choice(("sdd", "dsd", "dds"))
+    name = f"{pattern} {reach}, {batch} x {heads} x {count} of {block}"
+    shape = SparseShape(name, batch, heads, count, count, block, pattern, reach)
+    product = block_sparse.Product(shape, free, mode, torch.bfloat16)
+    ms, active, whole = product.times(rounds)
+    moved = 2 * (active // (2 * free) + 2 * batch * heads * count * block * free)
+    return Row("block_sparse", product.label, ms | {"cuBLAS": ms["cuBLAS"] * active / whole}, active, moved)
 
 
 def int4(draw: Random, rounds: int) -> Row:
@@ -228,6 +272,8 @@ TITLES = {
     "mm_few": "bf16 products of 1 to 16 rows",
     "bmm": "batched bf16 products",
     "mm_plus_mm": "sums of two bf16 products",
+    "gated_mm": "gated bf16 products",
+    "b2b_gemm": "two narrow fp16 products with gelu between",
     "scaled": "fp8 products, one scale",
     "scaled_rows": "fp8 products, one scale for each row and column",
     "scaled_blocks": "fp8 products, one scale for each block of 128",
@@ -239,6 +285,8 @@ TITLES = {
     "conv2d": "convolutions of images",
     "conv2d_input_grad": "gradients of convolutions by input",
     "conv2d_weight_grad": "gradients of convolutions by weight",
+    "conv3d": "convolutions of volumes",
+    "block_sparse": "block-sparse products, relative to cuBLAS's rate on dense matrices",
     "int4": "int4 weights, 1 to 512 rows",
     "decoding": "decoding",
     "rms_norm": "norms, relative to a copy",
@@ -252,6 +300,8 @@ FAMILIES: dict[str, Callable[[Random, int], Row]] = {
     "mm_few": partial(mm, (1, 16)),
     "bmm": bmm,
     "mm_plus_mm": pair,
+    "gated_mm": gated,
+    "b2b_gemm": chain,
     "scaled": partial(scaled, "whole"),
     "scaled_rows": partial(scaled, "ends"),
     "scaled_blocks": partial(scaled, "blocks"),
@@ -263,6 +313,8 @@ FAMILIES: dict[str, Callable[[Random, int], Row]] = {
     "conv2d": partial(conv2d, "forward"),
     "conv2d_input_grad": partial(conv2d, "input_grad"),
     "conv2d_weight_grad": partial(conv2d, "weight_grad"),
+    "conv3d": conv3d,
+    "block_sparse": sparse,
     "int4": int4,
     "decoding": decoding,
     "rms_norm": rms_norm,
