@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import click
+from click.core import ParameterSource
 from nojit.aot.backends.registry import parse_driver
 from nojit.aot.base.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.cache.folder import default_cache_folder
@@ -28,6 +31,9 @@ __all__ = ["command"]
 _FEW = 8
 _MANIFESTS = Path("manifests")
 _ARTIFACTS = Path("artifacts")
+# params of the options that affect only recordings, or only manifests
+_OF_RECORDINGS: Final = ("name", "trials")
+_OF_MANIFESTS: Final = ("profile", "tuning", "retune", "untuned", "max_variants")
 
 
 def _uri(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
@@ -225,6 +231,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     A driver loads only images of its own CUDA major version's toolkits. If Triton's ptxas is too new for --min-driver, nojit uses
     Triton's other one (CUDA 12), or --ptxas.
     """
+    _check_options(places or (_MANIFESTS,))
     tuning |= retune
     if plan_ and (dry_run or debug_info == "twin"):
         raise click.UsageError("expected --plan without --dry-run and --debug-info: it writes no bundle")
@@ -269,6 +276,27 @@ def command(  # noqa: PLR0917 - click passes each by name
     from nojit.aot.cli.building.run_build import run  # slow to import, and not needed if nothing has changed
 
     return run(out, request, asked)
+
+
+def _check_options(places: Sequence[Path]) -> None:
+    """Refuse an option that has no effect, because it affects only recordings, or only manifests, and there is none."""
+    context = click.get_current_context()
+    given = {
+        param.name: param.opts[-1]
+        for param in context.command.params
+        if param.name and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    }
+    if not any(name in given for name in (*_OF_RECORDINGS, *_OF_MANIFESTS)):
+        return
+    from nojit.aot.recorded_builds.inputs import is_recording  # slow to import
+
+    recorded = [is_recording(place) for place in places]
+    for kind, other, params in (("recording", "manifests", _OF_RECORDINGS), ("manifest", "recordings", _OF_MANIFESTS)):
+        option = next((given[name] for name in params if name in given), "")
+        if option and all(each is (kind == "manifest") for each in recorded):
+            instead = "set name in the manifest's [bundle]" if option == "--name" else f"leave out {option}"
+            what = f"expected a {kind} with {option}, got only {other}: {few(list(map(str, places)), _FEW)}"
+            raise click.UsageError(f"{what}; {instead}")
 
 
 def _show(out: Output, stamp: Stamp, folder: Path, started: float) -> None:

@@ -280,6 +280,32 @@ def test_missing_manifest_empty_folder_and_missing_default(
         assert named in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("option", "instead"),
+    [
+        (("--name", "x"), "set name in the manifest's [bundle]"),
+        (("--trials",), "leave out --trials"),
+    ],
+)
+def test_options_of_recordings_are_refused_for_manifests(
+    run: Run, manifest: Path, option: tuple[str, ...], instead: str
+) -> None:
+    result = run("build", manifest, *option)
+    assert result.exit_code == 2
+    assert f"expected a recording with {option[0]}, got only manifests: {manifest}; {instead}" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "option", [("--profile", "core"), ("--tuning",), ("--retune",), ("--no-tuned",), ("--max-variants", "7")]
+)
+def test_options_of_manifests_are_refused_for_recordings(run: Run, tmp_path: Path, option: tuple[str, ...]) -> None:
+    result = run("build", tmp_path / "r.nojitrec", *option)
+    assert result.exit_code == 2
+    assert (
+        f"expected a manifest with {option[0]}, got only recordings: {tmp_path}/r.nojitrec; leave out" in result.stderr
+    )
+
+
 def test_cache_that_is_no_folder(run: Run, use_compiler: Use, manifest: Path, tmp_path: Path) -> None:
     use_compiler()
     (tmp_path / "file").write_text("")
