@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -13,7 +14,7 @@ from typing import TypeVar
 
 from nojit.aot.cache.claims import is_claim, is_leftover
 from nojit.aot.cache.entry import ENTRY_BYTES_MAX, EntryError, entry_key, open_entry, split_signed
-from nojit.aot.cache.folder import check_cache_folder
+from nojit.aot.cache.folder import check_cache_folder, default_cache_folder
 from nojit.aot.cache.shared import MIRRORS, Verifier
 from nojit.aot.cache.store import Folder, Store, Stored, UnfitError
 from nojit.aot.cache.store_urls import open_store
@@ -72,24 +73,36 @@ class RefusedEntry:
     reason: str
 
 
-def open_places(folder: Path, url: str | None) -> list[Keeper]:
+def open_places(folder: Path | None, url: str | None) -> list[Keeper]:
     """Return the keepers of a shared cache, or of a local cache folder and its copies of shared caches.
 
     Args:
-        folder: the local cache folder.
+        folder: the local cache folder; None for the default one, which may not exist yet.
         url: URL of a shared cache; None for the local folder.
 
     Raises:
-        PackageError: the folder cannot be used, or a library for the URL is not installed.
+        PackageError: a folder that the caller named does not exist, the folder cannot be used, or a library for the URL is
+            not installed.
     """
     if url is not None:
-        return [Keeper(open_store(url, _LIMITS.operation_s))]
+        store = open_store(url, _LIMITS.operation_s)
+        if isinstance(store, Folder):
+            _expect_folder(store.path, store.url)
+        return [Keeper(store)]
+    place = folder or default_cache_folder()
+    if folder is not None:
+        _expect_folder(place, str(place))
     try:
-        check_cache_folder(folder)
+        check_cache_folder(place)
     except FileNotFoundError:
-        return [Keeper(Folder(folder))]
-    mirrors = sorted((folder / MIRRORS).glob("*"))
-    return [Keeper(Folder(each)) for each in (folder, *mirrors)]
+        return [Keeper(Folder(place))]
+    mirrors = sorted((place / MIRRORS).glob("*"))
+    return [Keeper(Folder(each)) for each in (place, *mirrors)]
+
+
+def _expect_folder(path: Path, where: str) -> None:
+    if not os.path.lexists(path):
+        raise PackageError("expected the folder of a cache", got="nothing there", where=where)
 
 
 class Keeper:

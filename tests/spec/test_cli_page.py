@@ -79,6 +79,7 @@ def registry_documents(bundle: Path, folder: Path) -> dict[str, Any]:
 def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.nojit"
     damaged.write_bytes(bundle.read_bytes()[:-1])
+    (cache := tmp_path / "cache").mkdir()
     documents = {
         "build --dry-run": plan_document([], []),
         "build": build_document(BuildResult((), stopped=False), [], None, Path(), 0.0),
@@ -91,9 +92,9 @@ def test_the_page_names_the_documents(bundle: Path, tmp_path: Path) -> None:
         "extract": run("extract", bundle, "--kernel", "scale", "--out", tmp_path / "out"),
         "extract --attachment": run("extract", bundle, "--attachment", "a.txt", "--out", tmp_path / "out"),
         "wheel": run("wheel", bundle, "--out", tmp_path / "dist"),
-        "cache stats": run("cache", "stats", "--cache-dir", tmp_path / "none"),
-        "cache verify": run("cache", "verify", "--cache-dir", tmp_path / "none"),
-        "cache prune": run("cache", "prune", "--older-than", "1d", "--cache-dir", tmp_path / "none"),
+        "cache stats": run("cache", "stats", "--cache-dir", cache),
+        "cache verify": run("cache", "verify", "--cache-dir", cache),
+        "cache prune": run("cache", "prune", "--older-than", "1d", "--cache-dir", cache),
         "completion": run("completion", "bash"),
         "help": run("help", "build"),
         **tuning_documents(tmp_path),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nojit.aot.cache.shared import SharedCache
     from nojit.aot.signing.cache_signatures import EntryVerifier
 
-__all__ = ["given_shared", "open_shared", "open_verifier", "shared_options", "url_option"]
+__all__ = ["given_shared", "open_shared", "open_verifier", "place_options", "shared_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 _FLAGS: Final = {"0": False, "1": True}
 
 
-def url_option(_context: click.Context, _param: click.Parameter, text: str | None) -> str | None:
+def _url(_context: click.Context, _param: click.Parameter, text: str | None) -> str | None:
     """Check the URL of a shared cache, as a callback of click."""
     if not text:
         return None
@@ -33,6 +33,20 @@ def url_option(_context: click.Context, _param: click.Parameter, text: str | Non
         return check_url(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def place_options(command: F) -> F:
+    """Add the argument and the option that name a cache to a command; it passes their values to `nojit.aot.cache.upkeep.open_places`."""
+
+    def local(context: click.Context, _param: click.Parameter, folder: Path | None) -> Path | None:
+        if folder is not None and context.params.get("url") is not None:
+            raise click.UsageError("expected either a URL or --cache-dir, got both")
+        return folder
+
+    command = click.option("--cache-dir", type=PLACE, callback=local, help="Local cache; default NOJIT_CACHE_DIR.")(
+        command
+    )
+    return click.argument("url", metavar="[URL]", required=False, callback=_url, is_eager=True)(command)
 
 
 def shared_options(command: F) -> F:
@@ -63,7 +77,7 @@ def shared_options(command: F) -> F:
             "--cache",
             "cache_url",
             metavar="URL",
-            callback=url_option,
+            callback=_url,
             help="Shared cache, such as s3://bucket/nojit or file:///mnt/nojit; default NOJIT_CACHE.",
         ),
     ):

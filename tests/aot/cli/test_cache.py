@@ -35,6 +35,20 @@ def entries(folder: Path) -> list[Path]:
     return sorted(folder.glob("??/*"))
 
 
+@pytest.mark.parametrize("words", [("stats",), ("verify",), ("prune", "--older-than", "30d", "--yes")])
+class TestPlace:
+    def test_of_a_misspelt_name_is_an_error(self, run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+        for named in (("--cache-dir", f"{tmp_path}/mispelt"), (f"file://{tmp_path}/mispelt",)):
+            result = run("cache", *words, *named)
+            assert result.exit_code == 1
+            assert f"expected the folder of a cache, got nothing there - at {named[-1]}" in result.stderr
+
+    def test_has_one_name(self, run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+        result = run("cache", *words, f"file://{tmp_path}", "--cache-dir", tmp_path)
+        assert result.exit_code == 2
+        assert "expected either a URL or --cache-dir, got both" in result.stderr
+
+
 class TestStats:
     def test_count_a_shared_cache(self, document: Document, place: Path) -> None:
         (facts,) = document("cache", "stats", f"file://{place}")["places"]
@@ -49,9 +63,10 @@ class TestStats:
         assert copies["path"].startswith(str(tmp_path / "cache/shared/"))
 
     def test_of_an_empty_cache_are_zeros(self, document: Document, tmp_path: Path) -> None:
-        (facts,) = document("cache", "stats", "--cache-dir", tmp_path / "none")["places"]
+        # the default folder, which no build has made yet
+        (facts,) = document("cache", "stats")["places"]
         assert (facts["entries"], facts["size_bytes"], facts["oldest"]) == (0, 0, "")
-        assert not (tmp_path / "none").exists()
+        assert not (tmp_path / "cache").exists()
 
     def test_are_a_table(self, run: Run, place: Path) -> None:
         result = run("cache", "stats", f"file://{place}")
@@ -71,9 +86,9 @@ class TestStats:
             raise RuntimeError("no such profile")
 
         monkeypatch.setattr("nojit.aot.cache.store.Folder.open", fail)
-        result = run("cache", "stats", f"file://{tmp_path}/x")
+        result = run("cache", "stats", f"file://{tmp_path}")
         assert result.exit_code == 1
-        assert f"got no such profile - at file://{tmp_path}/x; check" in result.stderr
+        assert f"got no such profile - at file://{tmp_path}; check" in result.stderr
 
 
 class TestVerify:

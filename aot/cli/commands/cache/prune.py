@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Final
 
 import click
-from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cache.upkeep import OldEntries, open_places
-from nojit.aot.cli.console import PLACE, Output, output_options, size
-from nojit.aot.cli.options.caches import url_option
+from nojit.aot.cli.console import Output, output_options, size
+from nojit.aot.cli.options.caches import place_options
 
 __all__ = ["command"]
 
@@ -36,8 +35,7 @@ def _size(_context: click.Context, _option: click.Parameter, text: str | None) -
 
 
 @click.command("prune")
-@click.argument("url", metavar="[URL]", required=False, callback=url_option)
-@click.option("--cache-dir", type=PLACE, help="Local cache; default NOJIT_CACHE_DIR.")
+@place_options
 @click.option(
     "--older-than", "age_s", metavar="TIME", callback=_age, help="Delete entries written longer ago: 30d, 12h, 8w."
 )
@@ -67,7 +65,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     """
     if age_s is None and most_bytes is None:
         raise click.UsageError("expected --older-than or --max-size: nojit cache prune --older-than 30d")
-    keepers = open_places(cache_dir or default_cache_folder(), url)
+    keepers = open_places(cache_dir, url)
     chosen = [keeper.choose(age_s, most_bytes) for keeper in keepers]
     names = [(*each.names, *each.leftovers) for each in chosen]
     deletes = any(names) and not dry_run and (yes or _agreed(out, chosen))

@@ -6,19 +6,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cache.upkeep import RefusedEntry, open_places
 from nojit.aot.cli.console import PLACE, Output, output_options
 from nojit.aot.cli.exit_codes import EXIT_UNVERIFIED
-from nojit.aot.cli.options.caches import open_verifier, url_option
+from nojit.aot.cli.options.caches import open_verifier, place_options
 from nojit.aot.compile.image_checks import check_entry
 
 __all__ = ["command"]
 
 
 @click.command("verify")
-@click.argument("url", metavar="[URL]", required=False, callback=url_option)
-@click.option("--cache-dir", type=PLACE, help="Local cache; default NOJIT_CACHE_DIR.")
+@place_options
 @click.option(
     "--cache-trust",
     "trust",
@@ -39,7 +37,7 @@ def command(out: Output, url: str | None, cache_dir: Path | None, trust: tuple[P
         )
     verifier = open_verifier(trust)
     count, refused = 0, list[RefusedEntry]()
-    for keeper in open_places(cache_dir or default_cache_folder(), url):
+    for keeper in open_places(cache_dir, url):
         for each in keeper.refused(check_entry, verifier):
             count += 1
             if each is not None:
