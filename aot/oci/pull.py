@@ -61,7 +61,7 @@ class Received:
     build_number: int | None
     """Build number of the statement that this key signed."""
     expires: str
-    """End of the signature's validity, in UTC; empty if none."""
+    """End of the signature's validity, in UTC; empty if none, or if no key was given to check the signature with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _stage(
         statement=signed_path(str(there)) if is_signed else "",
         signed_by=claim.key_name if claim and trusted else "",
         build_number=claim.build_number if claim and trusted else None,
-        expires=claim.expires if claim else "",
+        expires=claim.expires if claim and trusted else "",
     )
     return _Staged((*beside, bundle), received)
 

@@ -112,8 +112,10 @@ def _origin(facts: ProvenanceFacts) -> str:
     commit = f"commit {facts.commit[:12]}{changes}" if facts.commit else "an unknown commit"
     of = f" of {facts.uri}" if facts.uri else ""
     until = f" until {facts.expires}" if facts.expires else ""
-    signed = f", signed{until}" if facts.signed else ", invalid signature" if facts.signed_problem else ""
-    return f"{commit}{of}, build {facts.build_number} by {facts.builder}, {facts.finished}{signed}"
+    state = f", signed{until} (signature not checked)" if facts.signed else ""
+    if facts.signed_problem:
+        state = ", invalid signature"
+    return f"{commit}{of}, build {facts.build_number} by {facts.builder}, {facts.finished}{state}"
 
 
 def _recording(facts: RecordingFacts) -> str:

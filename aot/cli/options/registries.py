@@ -263,10 +263,10 @@ def pull_to(
     chosen = _chosen(out, release, archs or (NATIVE,), where)
 
     def tell(one: Received) -> None:
-        by = f", signed by {one.signed_by}, build {one.build_number}" if one.signed_by else ""
         until = f", until {one.expires}" if one.expires else ""
+        by = f", signed by {one.signed_by}, build {one.build_number}{until}" if one.signed_by else ""
         state = "PRESENT" if one.up_to_date else "PULLED "
-        out.line(f"{state}  {one.path}  {size(one.size_bytes)}, {one.digest[:12]}{by}{until}")
+        out.line(f"{state}  {one.path}  {size(one.size_bytes)}, {one.digest[:12]}{by}")
 
     def begin(name: str, size_bytes: int) -> None:
         out.note(f"reading {name}, {size(size_bytes)}")

@@ -500,4 +500,4 @@ def test_inspect_says_until_when_a_signature_counts(
     statement["predicate"]["runDetails"]["metadata"]["nojit_expiresOn"] = "9999-01-01T00:00:00Z"
     Path(signed_path(str(stated))).write_bytes(envelope(statement, Signer.of("release")))
     assert document("inspect", stated)["provenance"]["expires"] == "9999-01-01T00:00:00Z"
-    assert ", signed until 9999-01-01T00:00:00Z" in run("inspect", stated).stdout
+    assert ", signed until 9999-01-01T00:00:00Z (signature not checked)" in run("inspect", stated).stdout

@@ -99,6 +99,22 @@ def test_of_several_signatures_the_one_of_the_trusted_key_counts(
     assert refused["reason"] == "unknown-key"
 
 
+def test_what_an_unchecked_signature_says_is_not_told(
+    address: str, bundles: Make, run: Run, document: Document, tmp_path: Path
+) -> None:
+    made = bundles("sm_90a")
+    (bundle,) = made.glob("*.nojit")
+    state(bundle, signer="release", expires="2099-01-01T00:00:00Z")
+    run("push", address, made)
+    pull = ("pull", address, "--arch", "sm_90", "--out", tmp_path / "out")
+    unchecked = run(*pull)
+    assert "2099" not in unchecked.output
+    assert "no signature checked: pass --trust KEY" in unchecked.stderr
+    (pulled,) = document(*pull)["bundles"]
+    assert (pulled["signed_by"], pulled["build_number"], pulled["expires"]) == ("", None, "")
+    assert "build 7, until 2099-01-01T00:00:00Z" in run(*pull, "--trust", public_key(tmp_path, "release")).stdout
+
+
 def test_this_machine_gets_what_its_devices_run(
     address: str, bundles: Make, run: Run, devices: Callable[..., None], tmp_path: Path
 ) -> None:
