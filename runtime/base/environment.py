@@ -36,7 +36,7 @@ __all__ = [
 # -- which bundles load, and whether they may --
 
 BUNDLES: Final = "NOJIT_BUNDLES"
-"""Bundles to find first: `runtime/discovery/discover.py`."""
+"""Bundles to find first: `runtime/discovery/discover.py`, `aot/cli/commands/doctor.py`."""
 DEBUG_INFO: Final = "NOJIT_DEBUG_INFO"
 """Twins with line info: `runtime/loader.py`, `runtime/discovery/debug_twins.py`, `aot/inspect/doctor.py`."""
 TRUST: Final = "NOJIT_TRUST"

@@ -32,6 +32,7 @@ __all__ = [
     "Found",
     "asked_names",
     "bundles_of_kernels",
+    "environment_places",
     "named",
     "names",
     "operators_ask",
@@ -98,6 +99,11 @@ def survey(
         except BundleError as error:
             problems[place.foreign].append(error)
     return _each_once(files), problems[False], problems[True]
+
+
+def environment_places(environment: Mapping[str, str]) -> list[str]:
+    """Return the files and folders that `BUNDLES` names, in order; they may not exist."""
+    return [place for place in environment.get(BUNDLES, "").split(os.pathsep) if place]
 
 
 def bundles_of_kernels(bundles: Iterable[tuple[T, bool, str, Iterable[str]]]) -> dict[str, dict[str, T]]:
@@ -282,9 +288,8 @@ def _each_once(files: Iterable[Found]) -> list[Found]:
 
 def _places(environment: Mapping[str, str], checkout: Path | None) -> Iterator[_Place]:
     """Yield the places in order of precedence."""
-    for place in environment.get(BUNDLES, "").split(os.pathsep):
-        if place:
-            yield _Place(partial(_in_environment, Path(place)))
+    for place in environment_places(environment):
+        yield _Place(partial(_in_environment, Path(place)))
     for provider in providers():
         called = provider.name, provider.distribution
         foreign = LIBRARY not in map(normalized, called)

@@ -14,7 +14,7 @@ from nojit.aot.cli.exit_codes import EXIT_FAILED, EXIT_NO_MATCH
 from nojit.aot.inspect import doctor
 from nojit.aot.inspect.device_choice import BundleState, DeviceChoice, Raising, bare, choose, without_older
 from nojit.aot.inspect.doctor import CacheState, DriverState, Failure, TuningState
-from nojit.runtime.base.environment import TRUST, TRUSTED_KEYS, TUNING
+from nojit.runtime.base.environment import BUNDLES, TRUST, TRUSTED_KEYS, TUNING
 from nojit.runtime.base.wording import told
 from nojit.runtime.discovery import discover
 from nojit.runtime.discovery.versions import newer_lies_beside
@@ -59,6 +59,7 @@ def command(out: Output) -> int:
     document = {
         "versions": doctor.versions(),
         "driver": asdict(driver),
+        "bundle_places": discover.environment_places(os.environ),
         "discovery_problem": problems[0] if problems else "",
         "discovery_problems": problems,
         "problems": blocking or [*(f"{path}: {told(error)}" for path, error in refused.items()), *more],
@@ -128,6 +129,11 @@ def _show_machine(out: Output, document: dict[str, Any], driver: DriverState, ca
     pairs.append(("devices", ", ".join(map(spell_arch, driver.devices)) or "none"))
     state = f"{counted(cache.entries, 'variant')}, {size(cache.size_bytes)}" if cache.exists else "not there yet"
     pairs.append(("cache", f"{cache.path}: {cache.problem or state}"))
+    # an exported variable is easily forgotten, and its bundles come first
+    places = document["bundle_places"]
+    if places:
+        there = {place: os.path.exists(place) for place in places}  # noqa: PTH110 - a path raises without permission to look
+        pairs.append((BUNDLES, ", ".join(f"{place}{'' if there[place] else ' (missing)'}" for place in places)))
     out.facts(pairs)
     out.line()
 

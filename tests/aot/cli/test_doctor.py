@@ -383,9 +383,11 @@ def test_places_behind_a_missing_one_are_listed(
     assert len(written["discovery_problems"]) == 2
     assert written["problems"] == written["discovery_problems"]
     assert written["discovery_problem"] == written["discovery_problems"][0]
-    shown = run("doctor").stderr
-    assert "/no/such/place" in shown
-    assert "/nor/this" in shown
+    assert written["bundle_places"] == ["/no/such/place", str(tmp_path), "/nor/this"]
+    shown = run("doctor")
+    assert "/no/such/place" in shown.stderr
+    assert "/nor/this" in shown.stderr
+    assert f"NOJIT_BUNDLES  /no/such/place (missing), {tmp_path}, /nor/this (missing)" in shown.stdout
 
 
 @pytest.mark.parametrize(
