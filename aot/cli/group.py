@@ -49,6 +49,7 @@ _EXTRAS = {
     "cryptography": "sign",
     "msgspec": "build",
     "numpy": "tune",
+    "packaging": "cli",
     "requests": "oci",
     "rich": "cli",
     "scipy": "tune",

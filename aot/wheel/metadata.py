@@ -69,7 +69,7 @@ def dist_info(
         f"Name: {name}",
         f"Version: {version}",
         f"Summary: {summary}",
-        *([f"License-Expression: {facts.license}"] if facts.license else []),
+        *([f"License-Expression: {check_license(facts.license)}"] if facts.license else []),
         *(f"License-File: {file}" for file in sorted(facts.license_files)),
         *(f"Project-URL: {url}" for url in facts.urls),
         "Keywords: triton,gpu,cuda,kernels,ahead-of-time",
@@ -86,8 +86,6 @@ def dist_info(
             raise PackageError("expected metadata fields of one line, without control characters", got=repr(header))
     for requirement in requires:
         check_requirement(requirement)
-    if facts.license:
-        check_license(facts.license)
     description = "\n\n".join(filter(None, [body, *_tables(bundles)]))
     files = {"METADATA": "\n".join([*headers, "", description, ""]).encode()}
     files |= {f"licenses/{file}": content for file, content in facts.license_files.items()}

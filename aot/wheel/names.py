@@ -10,6 +10,9 @@ import re
 
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import PackageError
+from packaging.licenses import canonicalize_license_expression
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 __all__ = [
     "TAG",
@@ -27,23 +30,6 @@ TAG = "py3-none-any"
 
 _NAME = re.compile(r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]*")
-# canonical spellings only: installers look up every other spelling under the canonical one
-_VERSION = re.compile(
-    r"([1-9][0-9]*!)?(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*))*((a|b|rc)(0|[1-9][0-9]*))?"
-    r"(\.post(0|[1-9][0-9]*))?(\.dev(0|[1-9][0-9]*))?(\+[a-z0-9]+(\.[a-z0-9]+)*)?"
-)
-
-_BOUND = r"(?:===|~=|==|!=|<=|>=|<|>)\s*v?[0-9][A-Za-z0-9.!+*_-]*"
-_BOUNDS = rf"{_BOUND}(?:\s*,\s*{_BOUND})*"
-_OPERAND = r"(?:[a-z_.]+|'[^']*'|\"[^\"]*\")"
-_TEST = rf"\(*\s*{_OPERAND}\s*(?:===|~=|==|!=|<=|>=|<|>|\bin\b|\bnot\s+in\b)\s*{_OPERAND}\s*\)*"
-_REQUIREMENT = re.compile(
-    rf"(?:{_NAME.pattern})(?:\s*\[[A-Za-z0-9._,\s-]*\])?"
-    rf"\s*(?:{_BOUNDS}|\({_BOUNDS}\)|@\s*[a-z+]+:\S+)?"
-    rf"(?:\s*;\s*{_TEST}(?:\s*\b(?:and|or)\b\s*{_TEST})*)?"
-)
-_LICENSE = r"(?!(?:AND|OR|WITH)\b)[A-Za-z0-9][A-Za-z0-9.-]*\+?"
-_LICENSES = rf"{_LICENSE}(?: WITH {_LICENSE})?(?: (?:AND|OR) {_LICENSE}(?: WITH {_LICENSE})?)*"
 
 
 def escaped(name: str) -> str:
@@ -83,7 +69,12 @@ def check_version(version: str, where: str) -> str:
     Raises:
         PackageError: the version is invalid or not canonical.
     """
-    if not _VERSION.fullmatch(version):
+    try:
+        canonical = str(Version(version))
+    except ValueError:
+        canonical = None
+    # installers look up every other spelling under the canonical one
+    if version != canonical:
         what = "expected a canonical version such as 1.2.0, 1.2rc1 or 1.2.post1; set one with --version"
         raise PackageError(what, got=repr(version), where=where)
     return version
@@ -95,22 +86,22 @@ def check_requirement(text: str) -> str:
     Raises:
         PackageError: `text` is not a requirement.
     """
-    if not _REQUIREMENT.fullmatch(text) or text.count("(") != text.count(")"):
+    try:
+        Requirement(text)
+    except ValueError:
         what = "expected a requirement such as torch, torch>=2.4 or torch>=2.4; python_version >= '3.11'"
-        raise PackageError(what, got=repr(text), where="requirements of the wheels")
+        raise PackageError(what, got=repr(text), where="requirements of the wheels") from None
     return text
 
 
 def check_license(text: str) -> str:
-    """Return `text` unchanged if it has the form of an SPDX expression; it does not check that the licences exist.
+    """Return an SPDX expression in its canonical spelling; each licence must be on SPDX's list, or start with ``LicenseRef-``.
 
     Raises:
-        PackageError: `text` does not have the form of an SPDX expression.
+        PackageError: `text` is no SPDX expression, or names an unknown licence.
     """
-    flat = text
-    while (inner := re.sub(rf"\(({_LICENSES})\)", "MIT", flat)) != flat:
-        flat = inner
-    if not re.fullmatch(_LICENSES, flat):
-        what = "expected an SPDX expression such as Apache-2.0, MIT OR Apache-2.0 or LicenseRef-Acme"
-        raise PackageError(what, got=repr(text), where="licence of the wheels")
-    return text
+    try:
+        return canonicalize_license_expression(text)
+    except ValueError:
+        what = "expected an SPDX expression of known licences, such as Apache-2.0, MIT OR Apache-2.0 or LicenseRef-Acme"
+        raise PackageError(what, got=repr(text), where="licence of the wheels") from None

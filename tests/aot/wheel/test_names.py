@@ -1,4 +1,4 @@
-"""How requirements and licences are spelled, held against the reference reader of both."""
+"""How requirements and licences of wheels are spelled."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Callable
 import pytest
 from nojit.aot.wheel.names import check_license, check_requirement
 from nojit.runtime.errors import PackageError
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-from packaging.requirements import InvalidRequirement, Requirement
 
 REQUIREMENTS = [
     "torch",
@@ -26,15 +24,16 @@ NO_REQUIREMENTS = [
     ">>>", "nojit ><", "", "torch>=", "torch 2.4", "torch>=2.4 <3", "torch; linux", "torch[", "-torch", "a b", "torch;",
     "torch; (extra == 'x'", "torch>=x",
 ]  # fmt: skip
-LICENSES = [
-    "MIT",
-    "Apache-2.0",
-    "MIT OR Apache-2.0",
-    "GPL-2.0-or-later WITH Classpath-exception-2.0",
-    "LicenseRef-Acme",
-]
-LICENSES += ["(MIT AND (Apache-2.0 OR BSD-3-Clause)) OR GPL-2.0+"]
+LICENSES = {
+    "MIT": "MIT",
+    "mit or apache-2.0": "MIT OR Apache-2.0",
+    "GPL-2.0-or-later WITH Classpath-exception-2.0": "GPL-2.0-or-later WITH Classpath-exception-2.0",
+    "LicenseRef-Acme": "LicenseRef-Acme",
+    "(MIT AND (Apache-2.0 OR BSD-3-Clause)) OR GPL-2.0+": "(MIT AND (Apache-2.0 OR BSD-3-Clause)) OR GPL-2.0+",
+}
 NO_LICENSES = [
+    "foo",
+    "Apache-2",
     "Foo Bar",
     "MIT OR",
     "OR",
@@ -48,28 +47,19 @@ NO_LICENSES = [
 
 
 @pytest.mark.parametrize("text", REQUIREMENTS)
-def test_requirements(text: str) -> None:
-    assert Requirement(text)
+def test_requirements_are_kept_as_they_are_spelled(text: str) -> None:
     assert check_requirement(text) == text
 
 
-@pytest.mark.parametrize("text", LICENSES)
-def test_licences(text: str) -> None:
-    assert canonicalize_license_expression(text)
-    assert check_license(text) == text
+@pytest.mark.parametrize(("text", "canonical"), LICENSES.items())
+def test_licences_get_their_canonical_spelling(text: str, canonical: str) -> None:
+    assert check_license(text) == canonical
 
 
 @pytest.mark.parametrize(
-    ("check", "reference", "error", "text"),
-    [
-        *((check_requirement, Requirement, InvalidRequirement, text) for text in NO_REQUIREMENTS),
-        *((check_license, canonicalize_license_expression, InvalidLicenseExpression, text) for text in NO_LICENSES),
-    ],
+    ("check", "text"),
+    [*((check_requirement, text) for text in NO_REQUIREMENTS), *((check_license, text) for text in NO_LICENSES)],
 )
-def test_what_is_none_is_refused(
-    check: Callable[[str], str], reference: Callable[[str], object], error: type[Exception], text: str
-) -> None:
-    with pytest.raises(error):
-        reference(text)
+def test_what_is_none_is_refused(check: Callable[[str], str], text: str) -> None:
     with pytest.raises(PackageError, match="expected a"):
         check(text)
