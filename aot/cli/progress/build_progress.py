@@ -68,6 +68,37 @@ class Counts:
         return ", ".join(words)
 
 
+class _Pace:
+    """Estimate of the time that compilation still takes.
+
+    Args:
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._began_s = clock()
+        self._first: tuple[float, int] | None = None
+
+    def left(self, counts: Counts) -> str:
+        """Return the estimate as text, after a comma; empty while too little is compiled for a sound one, and at the end.
+
+        The first compilation waits until the processes have started, so the estimate counts from its end, and
+        only after as much time as passed before it.
+        """
+        now = self._clock()
+        if counts.ended == 0:
+            self._began_s = now
+            return ""
+        if self._first is None:
+            self._first = now, counts.ended
+        first_s, before = self._first
+        fresh, rest = counts.ended - before, counts.expected - counts.ended
+        if not fresh or not rest or now - first_s < first_s - self._began_s:
+            return ""
+        return f", about {duration((now - first_s) / fresh * rest)} left"
+
+
 class View(Protocol):
     """Display of a build's progress."""
 
@@ -122,7 +153,8 @@ class Lines:
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._clock = clock
-        self._started = self._last = clock()
+        self._last = clock()
+        self._pace = _Pace(clock)
         self._shown = self._variants = 0
 
     def planned(self, event: Planned) -> None:
@@ -139,18 +171,12 @@ class Lines:
         `counts`: numbers of requested, finished and cached compilations.
         """
         now = self._clock()
-        if counts.ended == 0:
-            # time before the first compilation does not count in the estimate
-            self._started = now
+        left = self._pace.left(counts)
         fresh = counts.ended - self._shown
         due = fresh >= counts.expected * _SHARE or now - self._last >= _SECONDS
         if fresh and (due or counts.ended == counts.expected):
             self._shown, self._last = counts.ended, now
-            self._write(f"{counts.summary()}{self._left(counts, now)}: {counts.current}")
-
-    def _left(self, counts: Counts, now: float) -> str:
-        rest = counts.expected - counts.ended
-        return f", about {duration((now - self._started) / counts.ended * rest)} left" if rest else ""
+            self._write(f"{counts.summary()}{left}: {counts.current}")
 
     def failure(self, text: str) -> None:
         """Write the failure."""
@@ -163,6 +189,7 @@ class _Bar:
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("planning", total=None, counts="")
+        self._pace = _Pace(time.monotonic)
         self._variants = 0
 
     def planned(self, event: Planned) -> None:
@@ -186,7 +213,7 @@ class _Bar:
             total=counts.expected or None,
             completed=counts.ended,
             description="packing" if packing else clean(counts.current),
-            counts=counts.summary(),
+            counts=f"{counts.summary()}{self._pace.left(counts)}",
         )
 
     def failure(self, text: str) -> None:
@@ -217,13 +244,12 @@ def follow_build(out: Output) -> Iterator[View]:
 
 
 def _open_bar() -> Progress:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # slow to import
+    from rich.progress import BarColumn, Progress, TextColumn  # slow to import
 
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         TextColumn("{task.fields[counts]}", markup=False),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         console=rich_console(sys.stderr),
         transient=True,
     )

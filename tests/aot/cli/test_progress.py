@@ -83,6 +83,25 @@ def test_cache_hits_alone_write_nothing() -> None:
     assert written == []
 
 
+def test_no_estimate_before_it_says_something() -> None:
+    clock, written, counts = Clock(), [], Counts()
+    view = Lines(written.append, clock)
+    counts.expected = 300
+    # the processes start for a minute, then a variant takes 2 s
+    clock.now += 58
+    for number in range(33):
+        clock.now += 2
+        counts.add(finished(str(number)))
+        view.changed(counts)
+    assert [line.partition(" left")[0] for line in written] == [
+        "1 of 300 compiled: add",
+        "9 of 300 compiled: add",
+        "17 of 300 compiled: add",
+        "25 of 300 compiled: add",
+        "33 of 300 compiled, about 8 min 54 s",
+    ]
+
+
 def test_time_before_the_first_compilation_is_not_counted() -> None:
     clock, written, counts = Clock(), [], Counts()
     view = Lines(written.append, clock)
@@ -90,10 +109,11 @@ def test_time_before_the_first_compilation_is_not_counted() -> None:
     clock.now += 1000
     view.changed(counts)
     counts.expected = 4
-    clock.now += 2
-    counts.add(finished("one"))
-    view.changed(counts)
-    assert written == ["1 of 4 compiled, 1 cached, about 6.0 s left: add"]
+    for number in range(2):
+        clock.now += 2
+        counts.add(finished(str(number)))
+        view.changed(counts)
+    assert written == ["1 of 4 compiled, 1 cached: add", "2 of 4 compiled, 1 cached, about 4.0 s left: add"]
 
 
 def test_a_plan_gets_a_line_every_quarter_of_a_minute() -> None:
