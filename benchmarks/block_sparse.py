@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 from nojit.aot.bench.plot import Bar, Chart, Group, svg
-from timing import device_ms, time_ms
+from timing import check, device_ms, time_ms
 from torch import Tensor
 
 BARS = {128: 0.85, 64: 0.70, 32: 0.45}
@@ -132,9 +132,7 @@ class Product:
         words = {"trans_b": True} if self.mode == "sdd" else {}
         exact = reference.block_sparse_matmul(*(x.float() for x in cut), first, self.mode, **words)
         part = result[:1, : first.nnz] if self.mode == "sdd" else result[:1, :1]
-        apart = float((part.float() - exact).abs().max() / exact.abs().max())
-        if not apart <= APART:
-            raise SystemExit(f"{self.label}: off by {apart:.3g} of the largest value")
+        check(self.label, part, exact, APART)
 
 
 @cache

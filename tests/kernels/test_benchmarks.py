@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
+from random import Random
 from types import ModuleType
 
 import pytest
@@ -19,6 +21,7 @@ SCRIPTS = {
 }
 load_script("attention")
 FLEX = load_script("flex")
+RANDOM = [load_script(name) for name in ("block_sparse", "flex_decoding", "rotary", "scatter", "random_shapes")][-1]
 CONTEST, TIMING = SCRIPTS["contest"], SCRIPTS["timing"]
 FAMILIES = ("bmm", "mm_plus_mm", "decode", "whole", "ends", "bias", "fast", "blocks", "prefill", "b2b_gemm", "conv2d")
 FAMILIES += ("conv3d", "operators", "shapes", "small", "deepseek", "mixtral", "qwen")
@@ -36,20 +39,21 @@ class OnMeta(TorchFunctionMode):
             return torch.ones(())
         # where a loop fills the weights of 256 experts, those of one have all dtypes and shapes
         found = function(*args, **named)
-        return found[:1] if function is torch.Tensor.unbind else found
+        return found[:1] if function is torch.Tensor.unbind and args[0].is_meta else found
 
 
 def row(label="some", group="mm", bars=None, rivals=(), **ms):
     return CONTEST.Row(group, label, ms, 0, 1000, bars or {}, rivals)
 
 
+def device_ms(calls, rounds):
+    calls["nojit"]()
+    return dict.fromkeys(calls, 1.0)
+
+
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch):
     """List the rows of a benchmark whose contenders take a millisecond each."""
-
-    def device_ms(calls, rounds):
-        calls["nojit"]()
-        return dict.fromkeys(calls, 1.0)
 
     def measure(script: ModuleType, *, compile_too=False):
         if hasattr(script, "check"):
@@ -71,6 +75,22 @@ def test_every_family_has_eight_shapes_and_names_of_their_own(measured):
         assert {group for group, _ in script.PROMISES} <= {row.group for row in rows}
         counts.update(row.group for row in rows)
     assert [family for family in FAMILIES if counts[family] < 8] == []
+
+
+# a backward pass needs a stream of a device
+@pytest.mark.parametrize("family", sorted({*RANDOM.FAMILIES} - {"attention_backward"}))
+def test_random_shapes_are_what_operators_take(family, monkeypatch):
+    scripts = (*SCRIPTS.values(), *(sys.modules[name] for name in ("block_sparse", "flex_decoding", "rotary")), RANDOM)
+    for script in scripts:
+        for name, stands_in in (("check", lambda *_: None), ("device_ms", device_ms)):
+            if hasattr(script, name):
+                monkeypatch.setattr(script, name, stands_in)
+    draw = Random(family)
+    with OnMeta(), torch.no_grad():
+        rows = [RANDOM.FAMILIES[family](draw, 1) for _ in range(20)]
+    assert len({row.label for row in rows}) > 15
+    assert all(row.ms["nojit"] == 1.0 for row in rows)
+    assert family in RANDOM.TITLES
 
 
 @pytest.mark.parametrize("name", ["gemm", "scaled_mm", "mixed_mm", "b2b_gemm", "conv", "pointwise", "grouped_mm"])
