@@ -150,6 +150,28 @@ class Tile:
         return self.value.clone()
 
 
+class AbortedError(Exception):
+    """Raised where a part waits for another one that has failed."""
+
+
+class _Run:
+    """Parts of a kernel that run at the same time."""
+
+    def __init__(self) -> None:
+        self.has_failed = False
+        self.awaited: set[Barrier] = set()
+
+    def fail(self) -> None:
+        """Wake all parts that wait: the part that they wait for may have ended."""
+        self.has_failed = True
+        for barrier in list(self.awaited):
+            with barrier.changed:
+                barrier.changed.notify_all()
+
+
+_OWN = threading.local()
+
+
 class Barrier:
     """An mbarrier: a phase ends when all have arrived and all bytes have come."""
 
@@ -168,9 +190,14 @@ class Barrier:
                 self.changed.notify_all()
 
     def wait(self, parity: int) -> None:
+        run: _Run = getattr(_OWN, "run", None) or _Run()
+        # before the lock is taken: a part that fails from now on wakes this one
+        run.awaited.add(self)
         with self.changed:
-            ended = self.changed.wait_for(lambda: self.phase % 2 != parity, PATIENCE_S)
+            ended = self.changed.wait_for(lambda: self.phase % 2 != parity or run.has_failed, PATIENCE_S)
         assert ended, "nobody ends this wait"
+        if run.has_failed:
+            raise AbortedError
 
 
 class Barriers:
@@ -298,14 +325,17 @@ def _atomic_add(pointer: Pointer, value: Tensor, sem: str) -> None:
 
 
 def _specialize(parts: Sequence[tuple[Callable[..., None], tuple[Any, ...]]], *_: Any) -> None:
-    """Run every part in a thread of its own; raise the first error."""
+    """Run every part in a thread of its own; raise the first error, after which no part waits any longer."""
     errors: list[BaseException] = []
+    own = _Run()
 
     def run(function: Callable[..., None], args: tuple[Any, ...]) -> None:
+        _OWN.run = own
         try:
             function(*args)
         except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
             errors.append(error)
+            own.fail()
 
     threads = [threading.Thread(target=run, args=part) for part in parts]
     for thread in threads:
