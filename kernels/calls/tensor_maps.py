@@ -13,6 +13,7 @@ __all__ = [
     "MAP_BYTES",
     "OTHERS",
     "Described",
+    "all_described",
     "capability",
     "described",
     "has_maps",
@@ -48,6 +49,17 @@ def described(value: Tensor) -> Described | None:
     if any(stride <= 0 or stride % step for stride in fitting):
         return None
     return Described(value, (*fitting, 1))
+
+
+def all_described(*values: Tensor) -> tuple[Described, ...] | None:
+    """Return the TMA descriptions of tensors; None if one of them has none."""
+    found = []
+    for value in values:
+        one = described(value)
+        if one is None:
+            return None
+        found.append(one)
+    return tuple(found)
 
 
 def takes_maps(value: Tensor) -> bool:

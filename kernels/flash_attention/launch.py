@@ -14,7 +14,7 @@ from nojit.kernels.attention.widths import tile_width, tile_widths
 from nojit.kernels.calls.arguments import refuse_type
 from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.strides import named
-from nojit.kernels.calls.tensor_maps import Described, capability, described, processors, takes_maps
+from nojit.kernels.calls.tensor_maps import Described, all_described, capability, processors, takes_maps
 from nojit.kernels.flash_attention.launch_sm90_fp8 import fp8_maps_of, launch_fp8_over_maps
 from torch import Tensor
 
@@ -88,9 +88,8 @@ def maps_of(q: Tensor, k: Tensor, v: Tensor, out: Tensor, scale: float) -> Maps 
     """
     if not takes_maps(q) or max(q.shape[3], v.shape[3]) > MAX_MAPPED_DIM or not k.shape[2] or scale < LEAST_SCALE:
         return None
-    found = [described(value) for value in (q, k, v, out)]
-    maps = [each for each in found if each is not None]
-    return Maps(*maps) if len(maps) == len(found) else None
+    maps = all_described(q, k, v, out)
+    return None if maps is None else Maps(*maps)
 
 
 def launch_over_maps(maps: Maps, lse: Tensor | None, scale: float, mask: BandMask, caller: Caller = DIRECT) -> None:

@@ -10,7 +10,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.calls.strides import named
-from nojit.kernels.calls.tensor_maps import Described, described, processors, takes_maps
+from nojit.kernels.calls.tensor_maps import Described, all_described, described, processors, takes_maps
 from nojit.kernels.flash_attention.gradient_parts import (
     GradientParts,
     SharedKeys,
@@ -92,10 +92,12 @@ def describe_gradients(q: Tensor, k: Tensor, v: Tensor, dout: Tensor, dk: Tensor
 
     An unsuitable `dout` is copied.
     """
-    found = [described(value) for value in (q, k, v, dout, dk, dv)]
-    found[3] = found[3] or described(dout.contiguous())
-    maps = [each for each in found if each is not None]
-    return GradientMaps(*maps) if len(maps) == len(found) else None
+    others = all_described(q, k, v, dk, dv)
+    if others is None:
+        return None
+    of_dout = described(dout) or described(dout.contiguous())
+    q_map, k_map, v_map, dk_map, dv_map = others
+    return None if of_dout is None else GradientMaps(q_map, k_map, v_map, of_dout, dk_map, dv_map)
 
 
 def launch_backward_over_maps(

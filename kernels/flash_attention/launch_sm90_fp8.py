@@ -12,7 +12,7 @@ from nojit.kernels.attention.checks import FP8, LEAST_SCALE
 from nojit.kernels.attention.widths import tile_width
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.strides import named
-from nojit.kernels.calls.tensor_maps import Described, described, has_maps, processors
+from nojit.kernels.calls.tensor_maps import Described, all_described, has_maps, processors
 from torch import Tensor
 
 __all__ = ["Fp8Maps", "fp8_maps_of", "launch_fp8_over_maps"]
@@ -61,9 +61,8 @@ def describe(q: Tensor, k: Tensor, v: Tensor, out: Tensor) -> Fp8Maps | None:
     """Return the TMA descriptions for any device; None if descriptors cannot hold the operands, or heads are too wide."""
     if max(q.shape[3], v.shape[3]) > WIDEST or v.shape[3] % STEP:
         return None
-    found = [described(value) for value in (q, k, out, v)]
-    maps = [each for each in found if each is not None]
-    return Fp8Maps(*maps) if len(maps) == len(found) else None
+    maps = all_described(q, k, out, v)
+    return None if maps is None else Fp8Maps(*maps)
 
 
 def launch_fp8_over_maps(

@@ -13,7 +13,7 @@ from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_width, tile_widt
 from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointers
 from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.strides import named
-from nojit.kernels.calls.tensor_maps import described, processors, takes_maps
+from nojit.kernels.calls.tensor_maps import all_described, processors, takes_maps
 from nojit.kernels.flash_attention.launch import Maps
 from nojit.kernels.score_mod.modification import Modification, mod_arguments
 from nojit.kernels.score_mod.mods import LISTED, lightest
@@ -64,9 +64,8 @@ def maps_of(
         return None
     if (scale < LEAST_SCALE and mod.function is None) or lightest(mod.function, mod.slots) == LISTED:
         return None
-    found = [described(value) for value in (q, k, v, out)]
-    maps = [each for each in found if each is not None]
-    return Maps(*maps) if len(maps) == len(found) else None
+    maps = all_described(q, k, v, out)
+    return None if maps is None else Maps(*maps)
 
 
 def launch_over_maps(
