@@ -15,7 +15,7 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.calls.tensor_maps import Described, described, processors
-from nojit.kernels.flash_attention.launch import mapped_widths
+from nojit.kernels.flash_attention.launch_sm90 import mapped_widths
 from nojit.kernels.flash_attention.launch_sm90_bwd import GradientMaps, launch_prepare
 from torch import Tensor
 

@@ -12,7 +12,8 @@ from nojit.kernels.attention.checks import FP8, LEAST_SCALE
 from nojit.kernels.attention.widths import tile_width
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.strides import named
-from nojit.kernels.calls.tensor_maps import Described, all_described, has_maps, processors
+from nojit.kernels.calls.tensor_maps import Described, all_described, has_maps
+from nojit.kernels.flash_attention.launch_sm90 import Maps, launch_maps
 from torch import Tensor
 
 __all__ = ["Fp8Maps", "fp8_maps_of", "launch_fp8_over_maps"]
@@ -73,29 +74,9 @@ def launch_fp8_over_maps(
     `caller`: allocates and launches, or also records both for replays.
     """
     columns = launch_values(maps.v, caller)
-    q = maps.q_map
-    batch, heads, q_len, _ = q.shape
-    kv_heads, kv_len = maps.k_map.shape[1:3]
-    caller.launch(
-        KERNEL,
-        q_map=q,
-        k_map=maps.k_map,
-        v_map=Described(columns, columns.stride()),
-        out_map=maps.out_map,
-        lse_ptr=lse,
-        scale=scale,
-        causal_offset=mask.right,
-        batch=batch,
-        heads=heads,
-        group=heads // kv_heads,
-        q_len=q_len,
-        kv_len=kv_len,
-        programs=processors(q.base),
-        CAUSAL=mask.mode == "causal",
-        BLOCK_D=maps.width,
-        BLOCK_DV=maps.width,
-        DEPTH=maps.width,
-    )
+    widths = dict.fromkeys(("BLOCK_D", "BLOCK_DV", "DEPTH"), maps.width)
+    mapped = Maps(maps.q_map, maps.k_map, Described(columns, columns.stride()), maps.out_map)
+    launch_maps(KERNEL, mapped, lse, scale, mask, widths, caller)
 
 
 def launch_values(v: Described, caller: Caller = DIRECT) -> Tensor:

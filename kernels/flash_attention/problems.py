@@ -14,16 +14,13 @@ from nojit.kernels.attention.problem_shapes import PROBLEMS, AttentionShape, dra
 from nojit.kernels.flash_attention import launch_sm90_bwd as over_maps
 from nojit.kernels.flash_attention import launch_sm90_bwd_wide as over_wide_maps
 from nojit.kernels.flash_attention.gradient_parts import allocate_parts
-from nojit.kernels.flash_attention.launch import (
-    launch_over_maps,
-    launch_over_pointers,
-    maps_of,
-)
+from nojit.kernels.flash_attention.launch import launch_over_pointers
 from nojit.kernels.flash_attention.launch_bwd import (
     launch_delta,
     launch_dkdv_over_pointers,
     launch_dq_over_pointers,
 )
+from nojit.kernels.flash_attention.launch_sm90 import launch_over_maps, maps_of
 from nojit.kernels.flash_attention.launch_sm90_bwd import GradientMaps, Workspace
 from nojit.kernels.flash_attention.launch_sm90_bwd_wide import Part, WideWorkspace
 from nojit.kernels.problem import Roles, TuningProblem, Work, check_use, generator, requested, rounding

@@ -14,7 +14,7 @@ from nojit.kernels.block_mask.tables import MaskTables, mask_facts, mask_pointer
 from nojit.kernels.calls.memos import DIRECT, Caller
 from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import all_described, processors, takes_maps
-from nojit.kernels.flash_attention.launch import Maps
+from nojit.kernels.flash_attention.launch_sm90 import Maps
 from nojit.kernels.score_mod.modification import Modification, mod_arguments
 from nojit.kernels.score_mod.mods import LISTED, lightest
 from torch import Tensor

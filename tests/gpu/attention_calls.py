@@ -13,7 +13,7 @@ from unittest import mock
 import torch
 from nojit.kernels.attention.band_masks import band_mask_of
 from nojit.kernels.calls.memos import new_memo
-from nojit.kernels.flash_attention import flash_attention, launch_bwd, launch_sm90_fp8, op, reference
+from nojit.kernels.flash_attention import flash_attention, launch_bwd, launch_sm90, launch_sm90_fp8, op, reference
 from nojit.kernels.flash_attention import launch as flash_launch
 from torch import Tensor
 
@@ -101,7 +101,7 @@ def _ways(dtype: torch.dtype, widths: tuple[int, int], mask: dict[str, Any]) -> 
     """List offsets of operands, and whether maps may be; where there can be none, once is enough."""
     yield 0, True
     yield 1, True
-    if dtype.itemsize == 2 and max(widths) <= flash_launch.MAX_MAPPED_DIM and "window" not in mask:
+    if dtype.itemsize == 2 and max(widths) <= launch_sm90.MAX_MAPPED_DIM and "window" not in mask:
         yield 0, False
 
 

@@ -9,7 +9,7 @@ from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
 from nojit.kernels.calls import tensor_maps
 from nojit.kernels.flash_attention import flash_attention, reference
-from nojit.kernels.flash_attention import launch as flash_launch
+from nojit.kernels.flash_attention import launch_sm90 as flash_launch
 from nojit.kernels.flash_attention.problems import PROBLEMS, AttentionShape
 from nojit.kernels.problem import requested
 from nojit.runtime.errors import ArgumentError

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels.attention.band_masks import BandMask
-from nojit.kernels.flash_attention import launch
+from nojit.kernels.flash_attention import launch_sm90 as launch
 from nojit.kernels.flash_attention import launch_sm90_bwd_wide as wide
 
 from tests.kernels.attention_stub import BoxOfFour, others

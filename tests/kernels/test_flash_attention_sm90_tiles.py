@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from nojit.kernels.flash_attention import launch as flash_launch
+from nojit.kernels.flash_attention import launch_sm90 as flash_launch
 
 from tests.kernels.attention_stub import BoxOfFour, in_fours, others
 from tests.kernels.gluon_stub import Pointer, load

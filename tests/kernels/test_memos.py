@@ -27,7 +27,7 @@ from nojit.kernels.conv import conv2d, conv3d
 from nojit.kernels.conv import launch_sm90 as conv_mapped
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.flash_attention import flash_attention
-from nojit.kernels.flash_attention import launch as flash_launch
+from nojit.kernels.flash_attention import launch_sm90 as flash_launch
 from nojit.kernels.flash_attention import op as attention
 from nojit.kernels.flex import Alibi, Chain, DenseBias, SoftCap, create_block_mask, flex_attention
 from nojit.kernels.flex import launch as flex_forward
