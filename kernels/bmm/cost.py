@@ -14,7 +14,7 @@ from nojit.kernels.products.matrices import Mapped
 from nojit.kernels.products.problem_shapes import TUNED
 from nojit.kernels.products.shared_wave import COLS, ROWS
 from nojit.kernels.products.splits import TILE
-from nojit.kernels.products.tile_costs import BYTES_PER_NS, Sizes, Tile, Work, read_tiles
+from nojit.kernels.products.tile_costs import BYTES_PER_NS, Sizes, Tile, Work, read_tiles, straddling
 
 __all__ = ["ELEMENT_BYTES", "STEP", "TILES", "Schedule", "fastest", "fastest_sums", "schedule_of"]
 
@@ -84,8 +84,6 @@ COPY_NS: Final = 3257
 COPIED_PER_NS: Final = 2143
 """Rate at which an operand is copied, in bytes per ns."""
 ELEMENT_BYTES: Final = 2
-SECTOR: Final = 16
-"""Elements of a sector of memory."""
 VECTOR: Final = 8
 
 
@@ -103,7 +101,7 @@ def schedule_of(
     """
     batch, rows, cols, depth = sizes
     moved = ELEMENT_BYTES * batch * (rows * depth + depth * cols + rows * cols) / BYTES_PER_NS
-    left, right = (bool(of.strides[2] % SECTOR) for of in maps)
+    left, right = straddling(maps[0].strides[2], maps[1].strides[2], ELEMENT_BYTES)
     work = Work(sizes, processors, STEP, moved, (left, right), copied_rows)
     best = min(_schedules(work, has_epilogue=has_epilogue))
     if (

@@ -10,7 +10,7 @@ from typing import Final
 from nojit.kernels.bmm.cost import ELEMENT_BYTES, STEP, TILES, fastest
 from nojit.kernels.products.matrices import Mapped
 from nojit.kernels.products.splits import TILE, copied_rows
-from nojit.kernels.products.tile_costs import BYTES_PER_NS, Work
+from nojit.kernels.products.tile_costs import BYTES_PER_NS, Work, straddling
 
 __all__ = ["FIXED", "SIDES", "tile_of"]
 
@@ -31,8 +31,6 @@ APART_BYTES_PER_NS: Final = 2650
 """Rate at which it moves operands and result."""
 APART_BYTES: Final = 6
 """Bytes that it moves for each result: two factors and the result."""
-SECTOR: Final = 16
-"""Elements of a sector of memory."""
 
 
 def tile_of(maps: tuple[Mapped, Mapped], sizes: tuple[int, int, int], processors: int) -> tuple[int, int] | None:
@@ -44,7 +42,7 @@ def tile_of(maps: tuple[Mapped, Mapped], sizes: tuple[int, int, int], processors
         processors: number of SMs.
     """
     rows, cols, depth = sizes
-    straddles = (bool(maps[0].strides[2] % SECTOR), bool(maps[1].strides[2] % SECTOR))
+    straddles = straddling(maps[0].strides[2], maps[1].strides[2], ELEMENT_BYTES)
     operands, halves = rows * depth + 2 * depth * cols, rows * cols
 
     def work(results: int, copied: int = TILE) -> Work:

@@ -11,7 +11,7 @@ from typing import Final
 from nojit.kernels.bmm.cost import ELEMENT_BYTES, STEP, TILES, Schedule, fastest_sums
 from nojit.kernels.products.matrices import Mapped
 from nojit.kernels.products.splits import TILE, copied_rows, padded_width
-from nojit.kernels.products.tile_costs import BYTES_PER_NS, MOST_SUMS, Tile, Work
+from nojit.kernels.products.tile_costs import BYTES_PER_NS, MOST_SUMS, Tile, Work, straddling
 
 __all__ = ["FIXED", "schedules_of"]
 
@@ -23,8 +23,6 @@ FIXED: Final = Schedule(128, 128)
 """One launch with the tile that operands of any order in memory have."""
 MERGE_NS: Final = 1000
 """Time of the kernel that adds up the sums, in nanoseconds."""
-SECTOR: Final = 16
-"""Elements of a sector of memory."""
 
 
 def schedules_of(
@@ -64,7 +62,7 @@ def _work(maps: tuple[Mapped, ...], sizes: tuple[int, int, int, int], processors
     of_a, of_b = maps
     _, rows, cols, depth = sizes
     moved = ELEMENT_BYTES * (rows * depth + depth * cols + rows * cols) / BYTES_PER_NS
-    straddles = (bool(of_a.strides[2] % SECTOR), bool(of_b.strides[2] % SECTOR))
+    straddles = straddling(of_a.strides[2], of_b.strides[2], ELEMENT_BYTES)
     return Work(sizes, processors, STEP, moved, straddles, copied_rows(rows, whole=of_a.is_transposed))
 
 

@@ -9,7 +9,7 @@ from nojit.kernels.products.shared_wave import LEAST_STEPS as LEAST_SHARED_STEPS
 from nojit.kernels.products.shared_wave import MOST_STEPS
 from nojit.kernels.products.splits import TILE
 
-__all__ = ["BYTES_PER_NS", "MOST_SUMS", "Sizes", "Tile", "Tiling", "Work"]
+__all__ = ["BYTES_PER_NS", "MOST_SUMS", "Sizes", "Tile", "Tiling", "Work", "read_tiles", "straddling"]
 
 Sizes = tuple[int, int, int, int]
 """(B, M, N, K)."""
@@ -22,6 +22,8 @@ MOST_SUMS: Final = 1 << 25
 MOST_WAVES: Final = 2.5
 """K is divided only if the parts of all tiles run in so many waves."""
 BYTES_PER_NS: Final = 4300
+SECTOR_BYTES: Final = 32
+"""Bytes of a sector of memory."""
 
 
 class Tiling(NamedTuple):
@@ -91,6 +93,14 @@ def read_tiles(table: str) -> tuple[Tile, ...]:
 
 def _number(word: str) -> Any:
     return float(word) if "." in word else int(word)
+
+
+def straddling(left: int, right: int, element_bytes: int) -> tuple[bool, bool]:
+    """Return whether rows of the left and the right operand straddle sectors of memory.
+
+    `left`, `right`: distances of rows, in elements.
+    """
+    return left * element_bytes % SECTOR_BYTES != 0, right * element_bytes % SECTOR_BYTES != 0
 
 
 class Work(NamedTuple):

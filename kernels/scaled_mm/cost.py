@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from nojit.kernels.products.launch_fp8 import FP8_BYTES
 from nojit.kernels.products.shared_wave import COLS, ROWS
 from nojit.kernels.products.splits import TILE, copied_rows
-from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tile, Tiling, Work, read_tiles
+from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tile, Tiling, Work, read_tiles, straddling
 
 __all__ = ["DIVIDED", "SHARED_STEP", "is_shared", "parts_of_blocks", "tiling_of"]
 
@@ -54,8 +55,6 @@ TOGETHER: Final = 2
 """Steps that tensor cores of `scaled_mm_waves_sm90` sum at once."""
 SHARED_STEP: Final = TOGETHER * STEP
 """Elements of K between which its programs divide the last wave."""
-SECTOR: Final = 32
-"""Elements of a sector of memory."""
 RESULT_BYTES: Final = 2
 
 
@@ -83,8 +82,8 @@ def _work(rows: int, cols: int, depth: int, processors: int) -> Work:
     """Return a product with a result in bf16, as the estimates see it."""
     moved = (rows * depth + depth * cols + RESULT_BYTES * rows * cols) / BYTES_PER_NS
     # rows of both operands are as long
-    straddles = bool(depth % SECTOR)
-    return Work((1, rows, cols, depth), processors, STEP, moved, (straddles, straddles))
+    straddles = straddling(depth, depth, FP8_BYTES)
+    return Work((1, rows, cols, depth), processors, STEP, moved, straddles)
 
 
 def parts_of_blocks(rows: int, cols: int, depth: int, processors: int) -> int:
