@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from nojit.kernels.products.tile_costs import BYTES_PER_NS
+from nojit.kernels.products.tile_costs import BYTES_PER_NS, read_table
 
 __all__ = ["GroupTile", "GroupWork", "chosen_tile", "read_group_tiles", "usual_tile"]
 
@@ -81,12 +81,7 @@ class GroupWork(NamedTuple):
 
 def read_group_tiles(table: str) -> tuple[GroupTile, ...]:
     """Return the tiles of a table whose first line names the fields."""
-    names, *rows = (line.split() for line in table.strip().splitlines())
-    found = [dict(zip(names, row, strict=True)) for row in rows]
-    return tuple(
-        GroupTile(int(each.pop("rows")), int(each.pop("cols")), **{name: float(word) for name, word in each.items()})
-        for each in found
-    )
+    return tuple(GroupTile(**fields) for fields in read_table(table))
 
 
 def chosen_tile(tiles: Iterable[GroupTile], work: GroupWork, usual: tuple[int, int], tall_from: int) -> tuple[int, int]:

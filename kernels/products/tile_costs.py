@@ -9,7 +9,7 @@ from nojit.kernels.products.shared_wave import LEAST_STEPS as LEAST_SHARED_STEPS
 from nojit.kernels.products.shared_wave import MOST_STEPS
 from nojit.kernels.products.splits import TILE
 
-__all__ = ["BYTES_PER_NS", "MOST_SUMS", "Sizes", "Tile", "Tiling", "Work", "read_tiles", "straddling"]
+__all__ = ["BYTES_PER_NS", "MOST_SUMS", "Sizes", "Tile", "Tiling", "Work", "read_table", "read_tiles", "straddling"]
 
 Sizes = tuple[int, int, int, int]
 """(B, M, N, K)."""
@@ -87,8 +87,14 @@ class Tile(NamedTuple):
 
 def read_tiles(table: str) -> tuple[Tile, ...]:
     """Return the tiles of a table whose first line names the fields."""
+    return tuple(Tile(**fields) for fields in read_table(table))
+
+
+def read_table(table: str) -> Iterator[dict[str, Any]]:
+    """Yield the numbers of each row of a table, by the names in its first line."""
     names, *rows = (line.split() for line in table.strip().splitlines())
-    return tuple(Tile(**dict(zip(names, map(_number, row), strict=True))) for row in rows)
+    for row in rows:
+        yield dict(zip(names, map(_number, row), strict=True))
 
 
 def _number(word: str) -> Any:
