@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from nojit.kernels import library
 from nojit.kernels.calls.memos import Caller
-from nojit.kernels.calls.strides import named
+from nojit.kernels.calls.strides import merged_stride, named
 from nojit.kernels.rotary.rows import Rows
 from torch import Tensor
 
@@ -50,10 +50,12 @@ def launch_flat(pair: Pair, caller: Caller) -> bool:
         return False
     tokens, length, q_heads = query.shape[:-2].numel(), query.shape[-3], query.shape[-2]
     vectors = pair.cos.shape[1] // VECTOR
-    by_position = _step(pair.position_strides, tokens, length)
+    # those of sequences and of tokens, as one dimension
+    shape = tokens // length, length
+    by_position = merged_stride(shape, pair.position_strides)
     strides: dict[str, int] = {}
     for name, rows in (("q", pair.q), ("k", pair.k), ("qo", pair.q_out), ("ko", pair.k_out)):
-        step = _step(rows.strides[:2], tokens, length)
+        step = merged_stride(shape, rows.strides[:2])
         if step is None:
             return False
         strides |= named(f"stride_{name}", "th", (step // VECTOR, rows.strides[2] // VECTOR))
@@ -85,17 +87,3 @@ def launch_flat(pair: Pair, caller: Caller) -> bool:
 
 def _row_stride(table: Tensor) -> int:
     return table.stride(0) if table.shape[0] > 1 else 0
-
-
-def _step(strides: tuple[int, int], tokens: int, length: int) -> int | None:
-    """Return the stride between tokens across all sequences; None if they are not evenly spaced.
-
-    Args:
-        strides: those of sequences and of tokens.
-        tokens: number of tokens of all sequences.
-        length: number of tokens of each.
-    """
-    lead, step = strides
-    if length == 1:
-        return lead
-    return step if tokens == length or lead == length * step else None
