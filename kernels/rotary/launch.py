@@ -6,7 +6,7 @@ from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.rotary.checks import Operands
 from nojit.kernels.rotary.launch_flat import VECTOR, Pair, launch_flat
-from nojit.kernels.rotary.rows import NONE, Rows, cached, dense, rows_of, strides_of, tokens_of
+from nojit.kernels.rotary.rows import NONE, Rows, cached, dense, row_stride, rows_of, strides_of, tokens_of
 from torch import Tensor
 
 __all__ = ["rotate"]
@@ -87,8 +87,8 @@ def _launch(operands: Operands, query_out: Tensor, key_out: Tensor | None, calle
         **named("stride_ko", "bth", k_out.strides),
         **named("stride_kc", "pth", k_cache.strides),
         **named("stride_vc", "pth", v_cache.strides),
-        "stride_cos": cos.stride(0) if cos.shape[0] > 1 else 0,
-        "stride_sin": sin.stride(0) if sin.shape[0] > 1 else 0,
+        "stride_cos": row_stride(cos),
+        "stride_sin": row_stride(sin),
     }
     eighths = not any(number % VECTOR for number in (*strides.values(), *columns.values()))
     sign = -1.0 if operands.conjugate else 1.0

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from nojit.kernels import library
 from nojit.kernels.calls.memos import Caller
 from nojit.kernels.calls.strides import merged_stride, named
-from nojit.kernels.rotary.rows import Rows
+from nojit.kernels.rotary.rows import Rows, row_stride
 from torch import Tensor
 
 __all__ = ["VECTOR", "Pair", "launch_flat"]
@@ -78,12 +78,8 @@ def launch_flat(pair: Pair, caller: Caller) -> bool:
         has_positions=int(pair.has_positions),
         sign=pair.sign,
         **strides,
-        stride_cos=_row_stride(pair.cos) // VECTOR,
-        stride_sin=_row_stride(pair.sin) // VECTOR,
+        stride_cos=row_stride(pair.cos) // VECTOR,
+        stride_sin=row_stride(pair.sin) // VECTOR,
         stride_p=by_position,
     )
     return True
-
-
-def _row_stride(table: Tensor) -> int:
-    return table.stride(0) if table.shape[0] > 1 else 0

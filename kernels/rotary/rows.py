@@ -10,7 +10,7 @@ from nojit.kernels.calls.strides import merged_stride
 from nojit.kernels.calls.tensor_maps import nothing
 from torch import Tensor
 
-__all__ = ["NONE", "Rows", "Strides", "cached", "dense", "rows_of", "strides_of", "tokens_of"]
+__all__ = ["NONE", "Rows", "Strides", "cached", "dense", "row_stride", "rows_of", "strides_of", "tokens_of"]
 
 Strides = tuple[int, int, int]
 NONE: Final[Strides] = (0, 0, 0)
@@ -57,6 +57,11 @@ def dense(value: Tensor, caller: Caller) -> Tensor:
     `caller`: allocates and launches, or also records both for replays.
     """
     return value if value.stride(-1) == 1 else caller.make(Tensor.contiguous, value)
+
+
+def row_stride(table: Tensor) -> int:
+    """Return the stride of a table's rows; 0 if it has one row."""
+    return table.stride(0) if table.shape[0] > 1 else 0
 
 
 def tokens_of(value: Tensor | None, query: Tensor, caller: Caller) -> tuple[Tensor, tuple[int, int]]:
