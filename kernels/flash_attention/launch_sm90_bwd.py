@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import torch
 from nojit.kernels import library
 from nojit.kernels.attention.band_masks import BandMask
+from nojit.kernels.attention.widths import tile_width
 from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import Described, all_described, described, processors, takes_maps
 from nojit.kernels.flash_attention.gradient_parts import (
@@ -32,6 +33,8 @@ __all__ = [
     "launch_prepare",
 ]
 
+MIN_WIDTH: Final = 64
+"""The smallest width (padded head dimension) of the kernels."""
 MAX_WIDTH: Final = 128
 """The largest width of the kernel for all gradients; wider heads have kernels of their own."""
 MAX_DIM: Final = 256
@@ -56,7 +59,7 @@ class GradientMaps(NamedTuple):
     @property
     def width(self) -> int:
         """BLOCK_D: the larger head dimension, rounded up to 64, 128 or 256."""
-        return _width(self.q.shape[3], self.v.shape[3])
+        return tile_width(max(self.q.shape[3], self.v.shape[3]), MIN_WIDTH)
 
 
 class Workspace(NamedTuple):
@@ -68,10 +71,6 @@ class Workspace(NamedTuple):
     """Fp32 [B, H, M, D]: the gradient of queries before the scale."""
     turns: Tensor | None
     """Int32: the number of key tiles added so far to each tile of queries; None if they may be added in any order."""
-
-
-def _width(*head_dims: int) -> int:
-    return next(width for width in QUERIES if max(head_dims) <= width)
 
 
 def gradient_maps_of(
@@ -231,7 +230,7 @@ def launch_merge(written: GradientParts, dk: Tensor, dv: Tensor) -> None:
         v_dim=dv.shape[3],
         **named("stride_k", "bhn", dk.stride()[:3]),
         **named("stride_v", "bhn", dv.stride()[:3]),
-        BLOCK_D=_width(head_dim, dv.shape[3]),
+        BLOCK_D=tile_width(max(head_dim, dv.shape[3]), MIN_WIDTH),
     )
 
 
