@@ -2,6 +2,9 @@
 
 Where few key heads have few tiles of keys, too few programs keep the device busy, or the last of them run alone. With
 parts, each program sums over fewer query heads, and the sums are added up afterwards.
+
+The parts take memory besides that of operands and results: at most `MOST_BYTES`, and at most that of queries and of the
+output's gradient, so that long sequences of keys do not exhaust it.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ START_US: Final = 5.0
 """Time of a program besides its tiles: its start, its first copies and its last stores."""
 MERGE_US: Final = 10.0
 """Time of the merge of all parts besides its memory traffic."""
+MOST_BYTES: Final = 1 << 28
+"""The most bytes of all parts."""
+ELEMENT_BYTES: Final = 2
 BYTES_PER_US: Final = 3e6
 """Rate at which parts are written and read."""
 SEEN: Final = 0.5
@@ -36,12 +42,21 @@ class SharedKeys(NamedTuple):
     """The key heads of the whole batch."""
     group: int
     """The query heads of each key head."""
+    q_len: int
     tiles: int
     """The tiles of queries."""
     kv_len: int
     width: int
     """The padded head dimension."""
     causal: bool
+
+    def bytes_of(self, parts: int) -> int:
+        """Return the bytes of dk and dv in so many parts, at the padded head dimension."""
+        return 2 * ELEMENT_BYTES * self.kv_heads * parts * self.kv_len * self.width
+
+    def fits(self, parts: int) -> bool:
+        """Return whether parts take at most `MOST_BYTES`, and no more than queries and the output's gradient do."""
+        return self.bytes_of(parts) <= MOST_BYTES and parts * self.kv_len <= self.group * self.q_len
 
 
 class GradientParts(NamedTuple):
@@ -56,11 +71,13 @@ class GradientParts(NamedTuple):
 
 @cache
 def fastest_parts(sizes: SharedKeys, programs: int) -> int:
-    """Return the number of parts, a divisor of the group, that an estimate finds fastest.
+    """Return the number of parts, a divisor of the group, that an estimate finds fastest: 1, or one that `SharedKeys.fits`.
 
     `programs`: the number of programs that run at the same time.
     """
-    candidates = (parts for parts in range(1, sizes.group + 1) if sizes.group % parts == 0)
+    candidates = (
+        parts for parts in range(1, sizes.group + 1) if sizes.group % parts == 0 and (parts == 1 or sizes.fits(parts))
+    )
     return min(candidates, key=lambda parts: _microseconds(sizes, parts, programs))
 
 
@@ -71,8 +88,8 @@ def _microseconds(sizes: SharedKeys, parts: int, programs: int) -> float:
         busy = max(START_US + walk, started * (START_US + SEEN * walk) / programs + UNEVEN * walk)
     else:
         busy = -(-started // programs) * (START_US + walk)
-    # dk and dv, of 16 bits each, are written and read
-    moved = 8 * sizes.kv_heads * parts * sizes.kv_len * sizes.width
+    # written and read
+    moved = 2 * sizes.bytes_of(parts)
     return busy + (MERGE_US + moved / BYTES_PER_US if parts > 1 else 0.0)
 
 

@@ -208,7 +208,7 @@ def _parts_of(maps: GradientMaps, mask: BandMask) -> int:
     batch, heads, q_len, _ = maps.q.shape
     kv_heads, kv_len = maps.k.shape[1:3]
     tiles = -(-q_len // QUERIES[maps.width])
-    sizes = SharedKeys(batch * kv_heads, heads // kv_heads, tiles, kv_len, maps.width, mask.mode == "causal")
+    sizes = SharedKeys(batch * kv_heads, heads // kv_heads, q_len, tiles, kv_len, maps.width, mask.mode == "causal")
     return fastest_parts(sizes, processors(maps.q.base))
 
 

@@ -172,15 +172,42 @@ def test_what_the_kernels_are_asked_for(launches, parts, dims, width, rows):
     assert finish[2] == {"BLOCK_D": width}
 
 
-@given(
-    st.builds(
-        gradient_parts.SharedKeys,
-        *(st.integers(1, most) for most in (64, 32, 100, 10_000)),
-        st.sampled_from([64, 128]),
-        st.booleans(),
-    ),
-    st.integers(1, 200),
-)
+@st.composite
+def shared_keys(draw):
+    """Return sizes of a plausible call: short and long sequences, with few or many keys for each query."""
+    kv_heads, group = draw(st.integers(1, 64)), draw(st.integers(1, 32))
+    q_len, kv_len = (1 << draw(st.integers(0, 19)), 1 << draw(st.integers(0, 19)))
+    q_len, kv_len = q_len + draw(st.integers(0, q_len)), kv_len + draw(st.integers(0, kv_len))
+    width = draw(st.sampled_from([64, 128]))
+    tiles = -(-q_len // backward_sm90.QUERIES[width])
+    return gradient_parts.SharedKeys(kv_heads, group, q_len, tiles, kv_len, width, draw(st.booleans()))
+
+
+processors = st.integers(1, 200)
+
+
+@given(shared_keys(), processors)
+def test_parts_take_no_more_memory_than_q_and_dout_and_256_mib(sizes, programs):
+    parts = gradient_parts.fastest_parts(sizes, programs)
+    of_key_and_value = 2 * 2 * sizes.width * sizes.kv_heads
+    taken = of_key_and_value * parts * sizes.kv_len
+    assert parts == 1 or taken <= min(of_key_and_value * sizes.group * sizes.q_len, 1 << 28)
+
+
+@pytest.mark.parametrize(("q_len", "kv_len", "most"), [(64, 200, 1), (133, 200, 2), (133, 70, 4)])
+def test_few_queries_divide_no_more_than_fits_beside_them(launches, monkeypatch, q_len, kv_len, most):
+    # the more parts, the faster
+    monkeypatch.setattr(gradient_parts, "_microseconds", lambda sizes, parts, programs: 1 / parts)
+    monkeypatch.setattr(backward_sm90, "fastest_parts", gradient_parts.fastest_parts.__wrapped__)
+    q, k, v, dout, out = operands(q_len, kv_len, 40, 64)
+    differentiate((q, k, v, dout, out))
+    described = launches[1][1]
+    assert described[6].shape[1] // k.shape[1] == most
+    if most > 1:
+        assert sum(each.base.nbytes for each in described[6:8]) <= q.nbytes + dout.nbytes
+
+
+@given(shared_keys(), processors)
 def test_parts_hold_equally_many_query_heads_and_full_waves_are_not_divided(sizes, programs):
     assert sizes.group % gradient_parts.fastest_parts(sizes, programs) == 0
     full = sizes._replace(kv_len=programs * gradient_parts.KEYS, causal=False)
@@ -188,7 +215,7 @@ def test_parts_hold_equally_many_query_heads_and_full_waves_are_not_divided(size
 
 
 def test_few_tiles_of_few_key_heads_are_divided():
-    sizes = gradient_parts.SharedKeys(kv_heads=2, group=8, tiles=32, kv_len=2_048, width=128, causal=False)
+    sizes = gradient_parts.SharedKeys(kv_heads=2, group=8, q_len=2_048, tiles=32, kv_len=2_048, width=128, causal=False)
     assert gradient_parts.fastest_parts(sizes, programs=132) == 4
     assert gradient_parts.fastest_parts(sizes._replace(causal=True), programs=132) > 1
 
