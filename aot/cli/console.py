@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GROUP_OPTIONS",
+    "JOBS",
     "JSON_SCHEMA",
     "PLACE",
     "Arch",
@@ -62,6 +63,10 @@ R = TypeVar("R")
 
 PLACE: Final = click.Path(path_type=Path, readable=False)
 """Type of file and folder options. It does not check existence: an unreadable path is a failure, not wrong usage."""
+
+
+JOBS: Final = click.IntRange(1, 1024)
+"""Type of options for a number of processes. Each has a thread and a folder: a larger number would fill the machine, not help."""
 
 
 class Arch(click.ParamType):  # type: ignore[type-arg] # generic since click 8.2, and not before

@@ -15,7 +15,7 @@ from nojit.aot.backends.registry import parse_driver
 from nojit.aot.base.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cli.building.build_results import Failures, show_result
-from nojit.aot.cli.console import PLACE, Arch, Number, Output, output_options
+from nojit.aot.cli.console import JOBS, PLACE, Arch, Number, Output, output_options
 from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.options.build_request import Request
 from nojit.aot.cli.options.caches import given_shared, shared_options
@@ -99,7 +99,7 @@ def _driver(_context: click.Context, _option: click.Parameter, text: str | None)
     type=PLACE,
     help="Output folder; default artifacts, with --tuning artifacts/tuning.",
 )
-@click.option("-j", "--jobs", type=click.IntRange(1), help="Parallel compilations; default: one per CPU.")
+@click.option("-j", "--jobs", type=JOBS, help="Parallel compilations; default: one per CPU.")
 @click.option("-k", "--keep-going", is_flag=True, help="Skip variants that fail and build the rest.")
 @click.option(
     "-n",

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import click
 from nojit.aot.backends.registry import pin, vendor_named
-from nojit.aot.cli.console import PLACE, Output, counted, output_options
+from nojit.aot.cli.console import JOBS, PLACE, Output, counted, output_options
 from nojit.aot.cli.exit_codes import exit_code
 from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.options.toolchains import toolchain_option
@@ -47,9 +47,7 @@ _NAMED_MAX = 8
     type=PLACE,
     help="With --rebuild: root of the checkout; default: the current folder.",
 )
-@click.option(
-    "-j", "--jobs", type=click.IntRange(1), help="With --rebuild: parallel compilations; default: one per CPU."
-)
+@click.option("-j", "--jobs", type=JOBS, help="With --rebuild: parallel compilations; default: one per CPU.")
 @toolchain_option("With --rebuild: a Triton that the build used, and its virtual environment; repeatable.")
 @assembler_options("With --rebuild: the {} that the build used.")
 @output_options

@@ -306,6 +306,13 @@ def test_options_of_manifests_are_refused_for_recordings(run: Run, tmp_path: Pat
     )
 
 
+def test_more_processes_than_any_machine_has_are_refused(run: Run, manifest: Path) -> None:
+    for command in ("build", "verify"):
+        result = run(command, manifest, "--jobs", 10**20)
+        assert result.exit_code == 2
+        assert "is not in the range 1<=x<=1024" in result.stderr
+
+
 def test_cache_that_is_no_folder(run: Run, use_compiler: Use, manifest: Path, tmp_path: Path) -> None:
     use_compiler()
     (tmp_path / "file").write_text("")
