@@ -165,6 +165,6 @@ def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> 
 def cli() -> None:
     """Compile Triton kernels ahead of time into bundles; inspect, verify, sign and ship them.
 
-    Every command takes --json (one JSON object on standard output, everything else on standard error), -q and -v, before or after its
-    name. `nojit help COMMAND` shows its options.
+    Every command except run takes --json (one JSON object on standard output, everything else on standard error), -q and -v, before or
+    after its name. `nojit help COMMAND` shows its options.
     """

@@ -14,7 +14,7 @@ import click
 from nojit.aot.cli.console import GROUP_OPTIONS
 from nojit.runtime.base.suggestions import did_you_mean
 
-__all__ = ["LazyGroup", "summary_of"]
+__all__ = ["LazyGroup", "OutputGroup", "summary_of"]
 
 _SUMMARY: Final = re.compile(r'^(?:""")?``nojit [\w ]+``: (.*?)(?:""")?$')
 
@@ -32,7 +32,32 @@ def _keep(ctx: click.Context, param: click.Parameter, value: int) -> None:
     kept[param.name] = kept.get(param.name, 0) + int(value)
 
 
-class LazyGroup(click.Group):
+class OutputGroup(click.Group):
+    """A group that takes the output options before its command's name, too.
+
+    Args:
+        rest: arguments of `click.Group`.
+    """
+
+    def __init__(self, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.params += [
+            click.Option(
+                ["--json", "as_json"],
+                is_flag=True,
+                default=False,
+                expose_value=False,
+                callback=_keep,
+                help=_HELP["json"],
+            ),
+            click.Option(
+                ["-q", "--quiet"], is_flag=True, default=False, expose_value=False, callback=_keep, help=_HELP["quiet"]
+            ),
+            click.Option(["-v", "--verbose"], count=True, expose_value=False, callback=_keep, help=_HELP["verbose"]),
+        ]
+
+
+class LazyGroup(OutputGroup):
     """A group that finds its commands by the names of modules, and loads each on demand.
 
     A command is the attribute `command` of a module of the package; an underscore at the end of the module's name is not part
@@ -48,20 +73,6 @@ class LazyGroup(click.Group):
         super().__init__(**rest)
         self._package = package
         self._order = order
-        self.params += [
-            click.Option(
-                ["--json", "as_json"],
-                is_flag=True,
-                default=False,
-                expose_value=False,
-                callback=_keep,
-                help=_HELP["json"],
-            ),
-            click.Option(
-                ["-q", "--quiet"], is_flag=True, default=False, expose_value=False, callback=_keep, help=_HELP["quiet"]
-            ),
-            click.Option(["-v", "--verbose"], count=True, expose_value=False, callback=_keep, help=_HELP["verbose"]),
-        ]
 
     @cached_property
     def _folder(self) -> str:

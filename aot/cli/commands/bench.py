@@ -16,6 +16,7 @@ from nojit.aot.bench.launch import LaunchBench
 from nojit.aot.bench.rivals import RIVALS
 from nojit.aot.cli.console import PLACE, Arch, Output, output_options
 from nojit.aot.cli.exit_codes import EXIT_FAILED
+from nojit.aot.cli.lazy import OutputGroup
 
 __all__ = ["command"]
 
@@ -73,7 +74,7 @@ def _common(rivals: Sequence[str], rounds: int) -> Callable[[F], F]:
     return add
 
 
-@click.group("bench", no_args_is_help=False)
+@click.group("bench", cls=OutputGroup, no_args_is_help=False)
 def command() -> None:
     """Measure the cost of launches and process starts on this machine."""
 

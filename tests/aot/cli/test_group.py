@@ -172,6 +172,7 @@ def test_wrong_usage(run: Run, words: list[str], expected: str) -> None:
         (["-v", "inspect", "A", "-v"], ["inspect", "A", "-vv"]),
         (["--json", "-q", "tune", "select"], ["tune", "select", "--json", "-q"]),
         (["tune", "--json", "select"], ["tune", "select", "--json"]),
+        (["bench", "--json", "launch"], ["bench", "launch", "--json"]),
         (["--quiet", "--verbose", "inspect", "A"], ["inspect", "A", "--quiet", "--verbose"]),
     ],
     ids=" ".join,
