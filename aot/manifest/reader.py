@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
+from nojit.aot.base.files import kind_of
 from nojit.aot.manifest.archs import check_target
 from nojit.aot.manifest.config_rules import check_config, check_options
 from nojit.aot.manifest.expression_checks import check_rules
@@ -55,7 +56,8 @@ def find_manifests(places: Sequence[Path]) -> list[Path]:
         elif place.is_file():
             found.append(place)
         else:
-            raise ManifestError("expected a manifest file or a folder of them", got="no such path", where=str(place))
+            got = kind_of(place.stat().st_mode) if place.exists() else "no such path"
+            raise ManifestError("expected a manifest file or a folder of them", got=got, where=str(place))
     return list(dict.fromkeys(found))
 
 
@@ -127,7 +129,7 @@ def _toml(path: Path) -> tuple[str, dict[str, Any]]:
         # some editors begin a file with a byte order mark
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ManifestError("expected a readable UTF-8 file", got=worded(error), file=str(path)) from None
+        raise ManifestError("expected a manifest, a TOML file in UTF-8", got=worded(error), file=str(path)) from None
     try:
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -54,13 +55,17 @@ class TestReading:
         assert (kernel.tuning.key, kernel.tuning.bucket) == (["n"], "exact")
 
     def test_no_such_file(self, tmp_path):
-        assert "expected a readable UTF-8 file, got No such file or directory" in mistake(tmp_path / "absent.toml")
+        assert "expected a manifest, a TOML file in UTF-8, got No such file or directory" in mistake(
+            tmp_path / "absent.toml"
+        )
 
     def test_not_utf_8(self, tmp_path):
         path = tmp_path / "latin.toml"
         path.write_bytes('name = "é"'.encode("latin-1"))
         message = mistake(path)
-        assert message.startswith("expected a readable UTF-8 file, got byte 0xe9 at offset 8, which is no UTF-8")
+        assert message.startswith(
+            "expected a manifest, a TOML file in UTF-8, got byte 0xe9 at offset 8, which is no UTF-8"
+        )
         assert message.endswith(" - at demo.toml")
 
     def test_a_byte_order_mark_is_passed_over(self, write_manifest):
@@ -277,6 +282,11 @@ class TestFinding:
     def test_no_such_place(self, tmp_path):
         with pytest.raises(ManifestError, match="got no such path"):
             find_manifests([tmp_path / "absent"])
+
+    def test_what_is_neither_a_file_nor_a_folder(self, tmp_path):
+        os.mkfifo(tmp_path / "x.toml")
+        with pytest.raises(ManifestError, match="got a FIFO - at "):
+            find_manifests([tmp_path / "x.toml"])
 
 
 def test_there_are_manifests():
