@@ -108,6 +108,9 @@ class PrivateFolder(Folder):
             raise
         except OSError as error:
             if isinstance(error, FileExistsError) and not os.path.lexists(self.path):
+                for parent in self.path.parents:
+                    if parent.is_symlink() and not parent.exists():
+                        raise _folder_error("", f"a dangling symbolic link, {parent}", self.path) from None
                 raise FileNotFoundError(self.path) from None
             blocked = isinstance(error, FileExistsError | NotADirectoryError)
             got = "a file, or a path through one" if blocked else worded(error)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import resource
 import socket
 import stat
@@ -265,6 +266,12 @@ class TestPermissions:
         with pytest.raises(PackageError, match="expected a cache folder"):
             Cache(tmp_path / "link")
         assert not (tmp_path / "nowhere").exists()
+
+    def test_a_dangling_link_on_the_way_is_named(self, tmp_path):
+        (tmp_path / "home").symlink_to(tmp_path / "absent")
+        what = f"expected a cache folder, got a dangling symbolic link, {tmp_path}/home - at {tmp_path}/home/nojit"
+        with pytest.raises(PackageError, match=re.escape(what)):
+            Cache(tmp_path / "home/nojit")
 
     def test_a_symbolic_link_for_an_entry_is_not_followed(self, cache):
         cache.put(KEY, b"code")
