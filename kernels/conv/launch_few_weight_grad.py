@@ -11,7 +11,7 @@ from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_few import FAR, serves_few, spans
-from nojit.kernels.conv.launch_merge import merge_rows, merge_taps
+from nojit.kernels.conv.launch_merge import MERGE, merge_rows, merge_taps
 from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sm90 import Boxes, boxes_of
 from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput
@@ -28,9 +28,19 @@ def few_boxes(one: Sum) -> Boxes:
     return boxes_of((one.batch, *one.sweep.out), (1, 1, 1, 1))
 
 
-def runs_few_weight_grad(one: Sum, source: VectorInput, grad: Tensor) -> bool:
-    """Return whether the kernel can run the gradient of `one` by its weight, given the form of the input."""
+def _is_in_order(one: Sum, source: VectorInput, out: Tensor) -> bool:
+    """Return whether the weight gradient has channels and taps in the order in which the kernel writes them."""
+    return source.together == 1 and source.channels == one.c_len and out.movedim(1, -1).is_contiguous()
+
+
+def runs_few_weight_grad(one: Sum, source: VectorInput, grad: Tensor, out: Tensor) -> bool:
+    """Return whether the kernel can run the gradient of `one` by its weight, given the form of the input.
+
+    A gradient in another order than the kernel's needs the kernel that merges taps, too.
+    """
     if not (serves_few(one, grad) and one.n_len % VECTOR == 0 and is_described(grad) and library.has(KERNEL)):
+        return False
+    if not (_is_in_order(one, source, out) or library.has(MERGE)):
         return False
     boxes, own = few_boxes(one), one.sweep
     count, _, high, wide = boxes.sizes
@@ -73,7 +83,7 @@ def launch_few_weight_grad(
     """
     own, boxes = one.sweep, few_boxes(one)
     numbers = own.taps[1] * source.taps * source.channels
-    in_order = source.together == 1 and source.channels == one.c_len and out.movedim(1, -1).is_contiguous()
+    in_order = _is_in_order(one, source, out)
     whole = parts == 1 and in_order
     target = out if whole else new_contiguous(writer, grad, (parts, one.n_len, numbers), float32)
     grad_outer, _, _, grad_row, grad_pixel = (stride // VECTOR for stride in strides_of(grad))

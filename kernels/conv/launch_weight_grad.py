@@ -91,17 +91,16 @@ def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | No
     if one.groups > 1 or not is_half_image(x) or not one.positions or not one.depth:
         return
     if as_it_is:
-        yield from _few(one, own_form(one, x), grad, unfolds=False)
+        yield from _few(one, own_form(one, x), grad, out, unfolds=False)
     for padded in (VECTOR, ROWS):
         source = unfolded_form(one, padded)
         if (source.together == 1 and as_it_is) or _copied(one, source) > (COPY_BYTES if as_it_is else math.inf):
             continue
         if max(one.batch * one.sweep.source[1] * source.width, out.numel()) > sweeps.LIMIT:
             continue
-        # parts of an unfolded input have the weight's taps in another order, so they need a kernel that merges them
         if padded == VECTOR:
-            if library.has(MERGE):
-                yield from _few(one, source, grad, unfolds=True)
+            yield from _few(one, source, grad, out, unfolds=True)
+        # parts of an unfolded input have the weight's taps in another order, so they need a kernel that merges them
         elif runs_mapped_weight_grad(source.over(one), grad, None, out, maps_run) and library.has(MERGE):
             yield from _mapped(one, source.over(one), source, grad, unfolds=True)
 
@@ -118,8 +117,8 @@ def _moved(one: Sum, grad: Tensor, source: VectorInput | None, *, unfolds: bool)
     return moved, unfolding(moving(_copied(one, source), 1)) if source is not None and unfolds else 0.0
 
 
-def _few(one: Sum, source: VectorInput, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
-    if not runs_few_weight_grad(one, source, grad):
+def _few(one: Sum, source: VectorInput, grad: Tensor, out: Tensor, *, unfolds: bool) -> Iterator[_Way]:
+    if not runs_few_weight_grad(one, source, grad, out):
         return
     rows = one.sweep.taps[1] * source.taps * source.channels
     moved, more = _moved(one, grad, source, unfolds=unfolds)

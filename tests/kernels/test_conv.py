@@ -532,6 +532,14 @@ def test_weight_gradients_of_few_channels_sum_boxes_of_positions(case, parts, la
     check(conv2d, [x, w.contiguous(), bias], **words)
 
 
+@pytest.mark.parametrize("shape", [(2, 8, 1, 1), (2, 8, 6, 5), (2, 12, 6, 5)], ids=str)
+def test_weight_gradients_run_without_the_kernel_that_merges_taps(shape, launched, monkeypatch):
+    monkeypatch.setattr(library, "has", lambda name: name != "conv_weight_merge")
+    # the strides of one position are those of planes as well, so the weight's gradient is stored by planes
+    check(conv2d, few(shape, 16, (3, 3), torch.float16, "channels"), padding=1)
+    assert "conv_weight_merge" not in launched
+
+
 def test_weight_gradients_of_points_are_products(launched):
     check(conv2d, few((2, 72, 5, 7), 64, (1, 1), torch.float16, "channels"))
     assert launched == ["conv_few", "bmm"], "the convolution; both gradients"
