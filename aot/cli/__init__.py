@@ -5,6 +5,7 @@ Each command has its own module, loaded on demand, so that ``nojit inspect`` imp
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -18,6 +19,9 @@ __all__ = ["main"]
 def main() -> NoReturn:
     """Run the command line of this process and exit."""
     _open_closed_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # the encoding of the locale may lack a character of a path
+        sys.stdout.reconfigure(errors="backslashreplace")
     # the runtime alone installs the script, too; rich is slow to import, and few commands need it
     if any(find_spec(name) is None for name in ("click", "rich")):
         sys.exit("error: the command line of nojit needs the extra cli: pip install 'nojit[cli]'")

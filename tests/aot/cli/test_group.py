@@ -385,6 +385,13 @@ def test_what_the_system_refuses_is_said_in_words(run: Run, tmp_path: Path) -> N
         assert str(tmp_path) in result.stderr
 
 
+def test_a_path_that_the_encoding_lacks_is_escaped(bundle: Path) -> None:
+    path = bundle.rename(bundle.with_name("\N{SNOWMAN}.nojit"))
+    done = python("from nojit.aot.cli import main; main()", "verify", str(path), PYTHONIOENCODING="latin-1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u2603.nojit" in done.stdout
+
+
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
 def test_a_closed_stream_is_no_traceback(bundle: Path, stream: str) -> None:
     number = ("stdin", "stdout", "stderr").index(stream)
