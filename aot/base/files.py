@@ -71,7 +71,7 @@ def check_folder(folder: Path) -> None:
     there = folder
     while not os.path.lexists(there) and there != there.parent:
         there = there.parent
-    got = "a file" if there.is_file() else "something else" if not there.is_dir() else ""
+    got = "" if there.is_dir() else "a file" if there.is_file() else kind_of(there.lstat().st_mode)
     if not got and not (os.access(there, os.W_OK | os.X_OK) and _takes_entries(there)):
         got = "one that cannot be written to"
     if got:

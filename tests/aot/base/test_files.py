@@ -240,6 +240,12 @@ def test_a_folder_that_takes_no_files_is_refused(place, monkeypatch):
         check_folder(place.parent / "sub")
 
 
+def test_a_dangling_link_for_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "absent")
+    with pytest.raises(PackageError, match="expected a folder to write to, got a symbolic link - at"):
+        check_folder(tmp_path / "link")
+
+
 @pytest.mark.parametrize("below", ["", "deeper"])
 def test_a_file_where_a_folder_is_to_be_is_named(place: Path, below: str) -> None:
     with pytest.raises(PackageError, match="expected a folder to write to, got a file") as raised:
