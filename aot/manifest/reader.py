@@ -132,7 +132,8 @@ def _toml(path: Path) -> tuple[str, dict[str, Any]]:
         raise ManifestError("expected a manifest, a TOML file in UTF-8", got=worded(error), file=str(path)) from None
     try:
         return text, tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:
+        # an error of the syntax, or an int of more digits than Python reads
         raise _no_toml(path, text, str(error)) from None
     except RecursionError:
         raise ManifestError(

@@ -200,7 +200,7 @@ def read_specs(path: Path) -> SpecFile:
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ManifestError(f"expected TOML: {error}", where=str(path)) from None
     _check_keys(content, ("schema", "bundle", "operator"), str(path))
     if content.get("schema") != 1 or not isinstance(content.get("bundle"), dict):

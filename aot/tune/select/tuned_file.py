@@ -70,7 +70,7 @@ def _check_ours(path: Path) -> None:
         raise TuningError("expected a tuned table to replace", got=worded(error), where=str(path)) from None
     try:
         origin = tomllib.loads(text).get("origin", {})
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         origin = {}
     tool = origin.get("tool", "") if isinstance(origin, dict) else ""
     if not str(tool).startswith(OUR_TOOLS):

@@ -59,6 +59,11 @@ class TestReading:
             tmp_path / "absent.toml"
         )
 
+    def test_an_int_that_python_does_not_read(self, tmp_path):
+        path = tmp_path / "long.toml"
+        path.write_text("schema = " + "9" * 10_000)
+        assert "expected TOML, got Exceeds the limit (4300 digits)" in mistake(path)
+
     def test_not_utf_8(self, tmp_path):
         path = tmp_path / "latin.toml"
         path.write_bytes('name = "é"'.encode("latin-1"))
