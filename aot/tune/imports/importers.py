@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 from nojit.runtime.base.launch_options import TUNABLE
 from nojit.runtime.base.suggestions import did_you_mean
-from nojit.runtime.base.wording import key_among
+from nojit.runtime.base.wording import key_among, worded
 from nojit.runtime.errors import TuningError
 
 __all__ = ["ForeignFile", "ForeignRow", "Settings", "read_foreign"]
@@ -68,8 +68,7 @@ def read_foreign(path: Path) -> ForeignFile:
     """Read a file of Triton's autotuner, or a file of configs of an LLM server.
 
     Raises:
-        OSError: the file cannot be read.
-        TuningError: the file has neither format, or is invalid; the message says where.
+        TuningError: the file cannot be read, has neither format, or is invalid; the message says where.
     """
     document = _load(path)
     if "configs_timings" in document:
@@ -86,8 +85,12 @@ def read_foreign(path: Path) -> ForeignFile:
 
 def _load(path: Path) -> dict[str, Any]:
     where = str(path)
-    with path.open("rb") as file:
-        content = file.read(_SIZE_MAX + 1)
+    try:
+        with path.open("rb") as file:
+            content = file.read(_SIZE_MAX + 1)
+    except OSError as error:
+        what = "expected a file of Triton's autotuner or of an LLM server"
+        raise TuningError(what, got=worded(error), where=where) from None
     if len(content) > _SIZE_MAX:
         raise TuningError(f"expected a file of at most {_SIZE_MAX} bytes", got="a larger one", where=where)
 

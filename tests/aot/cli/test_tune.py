@@ -228,6 +228,22 @@ def test_mistakes_are_named(run: Run, database: Path, words: tuple[str, ...], co
 IMPORT = ("--kernel", "moe", "--arch", "sm_90", "--multiprocessors", 132, "--memory-bytes", 85045280768)
 
 
+def test_what_no_table_can_hold_is_not_imported(run: Run, tmp_path: Path) -> None:
+    path = server(tmp_path, {"1": moe(16)})
+    words = ("tune", "import", *IMPORT, "--key", "tokens", "--out", tmp_path / "out")
+    folder = run(*words, tmp_path)
+    assert folder.exit_code == 1
+    assert (
+        f"expected a file of Triton's autotuner or of an LLM server, got Is a directory - at {tmp_path}"
+        in folder.stderr
+    )
+    for option in ("--multiprocessors", "--memory-bytes"):
+        huge = run(*words, path, option, 2**63)
+        assert huge.exit_code == 2
+        assert "is not in the range" in huge.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_servers_configs_become_a_table(run: Run, document: Document, tmp_path: Path) -> None:
     path = server(tmp_path, {"1": moe(16), "64": moe(64)})
     words = ("tune", "import", path, *IMPORT, "--key", "tokens", "--where", "dtype=fp16", "--where", "dtype=bf16")

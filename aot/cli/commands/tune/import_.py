@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import click
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
@@ -21,6 +22,8 @@ from nojit.runtime.values import Value
 __all__ = ["command"]
 
 Pairs = tuple[tuple[str, str], ...]
+# tuned tables hold 64-bit numbers
+_SIZE: Final = click.IntRange(1, 2**63 - 1)
 
 
 def _pairs(context: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Pairs:
@@ -72,12 +75,8 @@ def _expressions(context: click.Context, param: click.Parameter, values: tuple[s
 )
 @click.option("--device-name", help="Device name as the driver spells it; default: from the file name.")
 @click.option("--arch", type=Arch(), metavar="ARCH", required=True, help="Architecture of the device, such as sm_90.")
-@click.option(
-    "--multiprocessors", type=click.IntRange(1), metavar="N", required=True, help="Multiprocessors of the device."
-)
-@click.option(
-    "--memory-bytes", type=click.IntRange(1), metavar="N", required=True, help="Memory of the device in bytes."
-)
+@click.option("--multiprocessors", type=_SIZE, metavar="N", required=True, help="Multiprocessors of the device.")
+@click.option("--memory-bytes", type=_SIZE, metavar="N", required=True, help="Memory of the device in bytes.")
 @loss_option("For files with times: percent that a problem may be slower than its best")
 @configs_option("For files with times: maximum configs")
 @out_option
