@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import torch
 from nojit.kernels.calls.memos import RecipeWriter
+from nojit.kernels.calls.strides import merged_stride
 from nojit.kernels.calls.tensor_maps import MAP_BYTES
 from nojit.kernels.conv.sweeps import PADDED_DIM, three
 from torch import Tensor
@@ -114,12 +114,11 @@ def strides_of(value: Tensor) -> tuple[int, int, int, int, int]:
 
 
 def merged(sizes: Sequence[int], strides: Sequence[int]) -> int | None:
-    """Return the stride of a single dimension that covers several, outermost first; None if no single stride does."""
-    known = [(size, stride) for size, stride in zip(sizes, strides, strict=True) if size != 1]
-    for (_, outer), (size, inner) in pairwise(known):
-        if outer != size * inner:
-            return None
-    return known[-1][1] if known else 1
+    """Return the stride of a single dimension that covers several, outermost first; None if no single stride does.
+
+    It is 1 if all have size 1.
+    """
+    return 1 if all(size == 1 for size in sizes) else merged_stride(sizes, strides)
 
 
 def part_of(value: Tensor, first: Sequence[int], sizes: Sequence[int], apart: Sequence[int]) -> Tensor:
