@@ -12,14 +12,13 @@ column % 2. So the values that a thread has of a wgmma result lie four by four, 
 import triton
 import triton.language as tl
 from nojit.kernels.kernel_functions import divide
+from nojit.kernels.products.agreed_sizes import LEAST_SHARED_STEPS, MERGED_STEP
 from nojit.kernels.products.kernel_tiles import part_of
 
-STEP = tl.constexpr(64)
-"""Elements of K of a step."""
+STEP = tl.constexpr(MERGED_STEP)
 WIDTH = tl.constexpr(64)
 """Columns of a panel of sums."""
-LEAST_STEPS = tl.constexpr(6)
-"""A worker takes at least so many steps of K, unless a tile has fewer: shorter ranges cost more to add up than they save."""
+LEAST_STEPS = tl.constexpr(LEAST_SHARED_STEPS)
 
 
 @triton.jit

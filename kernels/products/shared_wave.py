@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["COLS", "GROUP", "LEAST_STEPS", "MERGED_STEP", "MOST_STEPS", "ROWS", "sums_shape"]
+__all__ = ["COLS", "GROUP", "MOST_STEPS", "ROWS", "sums_shape"]
 
 ROWS: Final = 128
 """Rows of the tile of the kernels."""
 COLS: Final = 256
 """Columns of the tile of the kernels."""
 GROUP: Final = 8
-LEAST_STEPS: Final = 6
-"""A program computes at least so many steps of a shared last wave."""
 MOST_STEPS: Final = 1 << 31
 """The steps of all tiles of the last wave must be fewer."""
-MERGED_STEP: Final = 64
-"""Elements of K of a step, as `bmm_waves_merge` counts them."""
 
 
 def sums_shape(batch: int, rows: int, cols: int, processors: int) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from nojit.kernels.products.shared_wave import LEAST_STEPS as LEAST_SHARED_STEPS
+from nojit.kernels.products.agreed_sizes import LEAST_SHARED_STEPS
 from nojit.kernels.products.shared_wave import MOST_STEPS
 from nojit.kernels.products.splits import TILE
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from nojit.kernels.products.agreed_sizes import SHARED_FP8_STEPS
 from nojit.kernels.products.launch_fp8 import FP8_BYTES
 from nojit.kernels.products.shared_wave import COLS, ROWS
 from nojit.kernels.products.splits import TILE, copied_rows
@@ -51,10 +52,8 @@ SHARED: Final = Tile(
 DIVIDED: Final = ((64, 64), (64, 128), (128, 128))
 """Rows and columns of the tiles of `scaled_mm_parts_sm90`. For few rows, only those of 64 rows are built."""
 STEP: Final = 128
-TOGETHER: Final = 2
-"""Steps that tensor cores of `scaled_mm_waves_sm90` sum at once."""
-SHARED_STEP: Final = TOGETHER * STEP
-"""Elements of K between which its programs divide the last wave."""
+SHARED_STEP: Final = SHARED_FP8_STEPS * STEP
+"""Elements of K between which programs of `scaled_mm_waves_sm90` divide the last wave."""
 RESULT_BYTES: Final = 2
 
 
@@ -69,7 +68,7 @@ def tiling_of(rows: int, cols: int, depth: int, processors: int) -> Tiling:
 def is_shared(rows: int, cols: int, depth: int, processors: int) -> bool:
     """Return whether a product with a result in bf16 is fastest if programs share the last wave; as for `tiling_of`."""
     work = _work(rows, cols, depth, processors)
-    return work.can_share(SHARED) and work.time_shared(SHARED, TOGETHER) < _fastest(work)[0]
+    return work.can_share(SHARED) and work.time_shared(SHARED, SHARED_FP8_STEPS) < _fastest(work)[0]
 
 
 def _fastest(work: Work) -> tuple[float, Tiling]:

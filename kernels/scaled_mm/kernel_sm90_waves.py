@@ -1,6 +1,7 @@
 """Kernel of fp8 matrix products for sm_90 that divides the last wave of tiles along K; see `nojit.kernels.products.kernel_wave_shares`."""
 
 from nojit.kernels.kernel_functions import opaque
+from nojit.kernels.products.agreed_sizes import SHARED_FP8_STEPS
 from nojit.kernels.products.kernel_sm90 import allocate, barriers_for, operands_of, store_rows
 from nojit.kernels.products.kernel_sm90_scales import DEEP, sum_steps, width_of
 from nojit.kernels.products.kernel_sm90_tiles import OWNED
@@ -11,7 +12,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, tma
 from triton.language.extra.cuda import gdc_launch_dependents
 
-TOGETHER = gl.constexpr(2)
+TOGETHER = gl.constexpr(SHARED_FP8_STEPS)
 """Steps that wgmma sums at once."""
 
 

@@ -7,8 +7,9 @@ from typing import Final
 
 import torch
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
+from nojit.kernels.products.agreed_sizes import MERGED_STEP
 from nojit.kernels.products.matrices import Mapped, described
-from nojit.kernels.products.shared_wave import COLS, GROUP, MERGED_STEP, ROWS, sums_shape
+from nojit.kernels.products.shared_wave import COLS, GROUP, ROWS, sums_shape
 from nojit.kernels.scaled_mm.cost import SHARED_STEP
 from nojit.kernels.scaled_mm.operands import Operands
 from torch import Tensor

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels.bmm.launch_padded import LINE, aligned
+from nojit.kernels.products.agreed_sizes import LEAST_SHARED_STEPS
 from nojit.kernels.products.matrices import Layout, mapped
-from nojit.kernels.products.shared_wave import COLS, LEAST_STEPS, ROWS, sums_shape
+from nojit.kernels.products.shared_wave import COLS, ROWS, sums_shape
 
 from tests.kernels.gluon_stub import load
 from tests.kernels.sm90 import KERNELS
@@ -76,10 +77,10 @@ def test_workers_have_nearly_equal_shares(share, data):
     lengths = [sum(last - first for _, first, last in both) for both in ranges]
     assert max(lengths[:workers]) - min(lengths[:workers]) <= 1
     assert not any(lengths[workers:])
-    assert min(lengths[:workers]) >= min(LEAST_STEPS, steps)
+    assert min(lengths[:workers]) >= min(LEAST_SHARED_STEPS, steps)
     # never longer than a tile, and at most an eighth of the programs idle unless shares are short
     assert max(lengths) <= steps
-    assert workers >= min(programs - programs // 8, rest * max(1, steps // LEAST_STEPS))
+    assert workers >= min(programs - programs // 8, rest * max(1, steps // LEAST_SHARED_STEPS))
 
 
 @pytest.mark.parametrize(
