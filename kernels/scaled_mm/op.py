@@ -53,7 +53,7 @@ def scaled_mm(
             up, one per block of 128 along K and 1 or 128 rows.
         scale_b: fp32, any strides, of the same granularity: one element; or [1, N]; or [K / 128, N] or [K / 128, N /
             128], rounded up.
-        bias: [N], of the result's dtype, one per column; None for fp32 results.
+        bias: [N] or [1, N], of the result's dtype, one per column, any stride; None for fp32 results.
         out_dtype: bf16, fp16 or fp32. None means the dtype of `out`, or else bf16; torch's operator returns fp8 then.
         use_fast_accum: let the tensor cores of ``sm_90`` accumulate with their 14-bit precision. False adds to fp32
             sums after each 128 of K; for bf16 results, after at most 256. Other devices, block scales, and matrices
