@@ -1,6 +1,7 @@
 """With which tile, and in how many parts of K, a product with 4-bit weights runs on sm_90, or whether the kernel of few rows is faster.
 
-The coefficients are nanoseconds, fitted to 1,000 random products on an H200, those of few rows to 372; `docs/mixed_mm.md` has the result on others.
+The coefficients are nanoseconds, fitted to 1,000 random products on an H200, those of few rows to 372; decisions 0083 and 0084 have
+the result on others.
 """
 
 from __future__ import annotations
