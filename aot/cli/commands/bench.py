@@ -100,10 +100,11 @@ def launch(  # noqa: PLR0917 - click passes each by name
     folder: Path | None,
     launches: int,
 ) -> int:
-    """Measure the host's cost of one launch in one process: a C loop, nojit, and others.
+    """Measure the host time of one launch, by nojit and others.
 
-    The others are triton, triton-autotuned, inductor, cuda.core, cupy and torch; one that is not installed or fails is listed with the reason.
-    It needs a GPU and torch. Without --bundle it builds the kernels first, which needs Triton.
+    All run in one process: a C loop over cuLaunchKernel (the baseline), nojit, triton, triton-autotuned, inductor, cuda.core, cupy and torch.
+    One that is not installed or fails is listed with the reason. The command needs a GPU and torch. Without --bundle it builds the kernels
+    first, which needs Triton.
     """
     bench = bench_launch(place, arguments, against, rounds, launches)
     out.emit("bench launch", asdict(bench))
@@ -131,11 +132,11 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
     rounds: int,
     folder: Path | None,
 ) -> int:
-    """Measure whole processes from their start to the last kernel done, each kernel loaded and launched once.
+    """Measure processes from their start to the last kernel.
 
-    It compares nojit without torch to a ctypes script and to processes that import torch: torch-nojit, and Triton's JIT with a filled
-    cache (torch-triton-warm) or an empty one (torch-triton-cold). It needs a GPU. Without --bundle it builds the kernels first, which
-    needs Triton.
+    Each process loads and launches each kernel once. The baseline is a ctypes script without torch (ctypes); the others are nojit without
+    torch (nojit), and processes that import torch: torch-nojit, and Triton's JIT with a filled cache (torch-triton-warm) or an empty one
+    (torch-triton-cold). The command needs a GPU. Without --bundle it builds the kernels first, which needs Triton.
     """
     progress = out.note if out.verbosity > 0 else lambda _: None
     bench = bench_cold_start(place, counts, against, rounds, progress)
@@ -158,7 +159,10 @@ def cold_start(  # noqa: PLR0917 - click passes each by name
 @click.option("--out", "folder", type=PLACE, required=True, help="Output folder.")
 @output_options
 def make_bundles(out: Output, arch: str, counts: tuple[int, ...], folder: Path) -> None:
-    """Build the kernels that `nojit bench launch` and `cold-start` need, for a machine without Triton: pass OUT to them as --bundle."""
+    """Build the kernels that the other commands measure.
+
+    Copy OUT to a machine without Triton, and pass it to `nojit bench launch` and `nojit bench cold-start` as --bundle.
+    """
     bundles.build(folder, arch, counts, launch=True)
     names = [bundles.LAUNCH, *map(bundles.cold_name, counts)]
     paths = [str(bundles.find(folder, name, arch)) for name in names]
