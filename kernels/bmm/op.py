@@ -82,7 +82,7 @@ def mm(
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
-        ValueError: a wrong shape or string.
+        ValueError: a wrong shape or string, or an `out` that requires a gradient or overlaps an operand.
     """
     return _product("mm", None, input, mat2, 0.0, 1.0, activation, out_dtype, out)
 
@@ -111,7 +111,7 @@ def bmm(
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
-        ValueError: a wrong shape or string.
+        ValueError: a wrong shape or string, or an `out` that requires a gradient or overlaps an operand.
     """
     return _product("bmm", None, input, mat2, 0.0, 1.0, activation, out_dtype, out)
 
@@ -146,7 +146,7 @@ def baddbmm(
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
-        ValueError: a wrong shape or string.
+        ValueError: a wrong shape or string, or an `out` that requires a gradient or overlaps an operand.
     """
     return _product("baddbmm", input, batch1, batch2, beta, alpha, activation, out_dtype, out)
 

@@ -42,7 +42,7 @@ def conv2d(
         input: [N, C, H, W] or [C, H, W], any strides; fp16, bf16 or fp32. Autocast casts all operands. Fastest channels-last
             (``torch.channels_last``), with a channels-last weight.
         weight: [O, C / groups, kH, kW], of the same dtype and device.
-        bias: [O].
+        bias: [O], of the same dtype and device; None adds nothing.
         stride: an int, or one per dimension.
         padding: zeros on both sides: an int, or one per dimension; or ``"same"`` (with a stride of 1) or ``"valid"``.
         dilation: an int, or one per dimension.
@@ -78,7 +78,7 @@ def conv3d(
         input: [N, C, D, H, W] or [C, D, H, W], any strides; fp16, bf16 or fp32. Autocast casts all operands. Fastest
             channels-last (``torch.channels_last_3d``), with a channels-last weight.
         weight: [O, C / groups, kD, kH, kW], of the same dtype and device.
-        bias: [O].
+        bias: [O], of the same dtype and device; None adds nothing.
         stride: an int, or one per dimension.
         padding: zeros on both sides: an int, or one per dimension; or ``"same"`` (with a stride of 1) or ``"valid"``.
         dilation: an int, or one per dimension.

@@ -73,11 +73,12 @@ def flex_decoding(
         key: [B or 1, Hkv, N, D]; with a page table [pages, Hkv, page size, D], where the page size is a power of two.
         value: [B or 1, Hkv, N, Dv]; with a page table [pages, Hkv, page size, Dv].
         score_mod: a modification of `nojit.kernels.score_mod.mods`.
-        block_mask: the mask, as for ``flex_attention``, made for M queries and N keys.
+        block_mask: the mask, as for ``flex_attention``, made for M queries and N keys; not with `is_causal` or `window`.
         scale: factor of the scores; ``1 / sqrt(D)`` if None.
         enable_gqa: allow H to be a multiple of Hkv; query head h then reads key head ``h // (H // Hkv)``.
         return_lse: also return the log-sum-exp of each row of scores.
-        kernel_options: a config to run, instead of the one that the bundle prefers.
+        kernel_options: a built config to run instead of the one that the bundle prefers: any of BLOCK_M, BLOCK_N, num_warps
+            and num_stages.
         kv_lens: the number of keys of each batch, at most N, int32 [B] on the device; kernels read it, without
             synchronization. For score modifications the last query is then at the last key: query m is at ``kv_lens[b]
             - M + m``.

@@ -62,7 +62,7 @@ def gated_mm(
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
-        ValueError: a wrong shape or string.
+        ValueError: a wrong shape or string, or an `out` that requires a gradient or overlaps an operand.
     """
     if not torch.compiler.is_dynamo_compiling() and not autocasts():
         known: Tensor | None = _MEMO(input, mat2, out, library.CURRENT.source, activation, switch_of(input))

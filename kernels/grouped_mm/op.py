@@ -56,7 +56,7 @@ def grouped_mm(
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
-        ValueError: a wrong shape or stride.
+        ValueError: a wrong shape or stride, or an `out` that requires a gradient or overlaps an operand.
     """
     if out_dtype is None and not torch.compiler.is_dynamo_compiling() and not autocasts():
         known: Tensor | None = _MEMO(mat_a, mat_b, offs, bias, out, library.CURRENT.source, False, switch_of(mat_a))

@@ -1,4 +1,4 @@
-"""Torch operator ``mm_plus_mm``, ``a @ b + c @ d`` in one launch, and its gradients."""
+"""Torch operator ``mm_plus_mm``, ``a @ b + c @ d`` rounded once, and its gradients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def mm_plus_mm(a: Tensor, b: Tensor, c: Tensor, d: Tensor, *, out: Tensor | None
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
-        ValueError: a wrong shape.
+        ValueError: a wrong shape, or an `out` that requires a gradient or overlaps an operand.
     """
     if not torch.compiler.is_dynamo_compiling() and not autocasts():
         known: Tensor | None = _MEMO(a, b, c, d, out, library.CURRENT.source, switch_of(a))

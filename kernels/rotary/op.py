@@ -1,6 +1,6 @@
 """Torch operators of rotary position embedding (Su et al. 2021, https://arxiv.org/abs/2104.09864), with their gradients.
 
-The gradient of a rotation is the rotation back, which is the same operator; that of a norm before it is that of `rms_norm`.
+The gradient of a rotation is the rotation back, which is the same operator. A norm before it has the gradient of `rms_norm`.
 """
 
 # ruff: noqa: PLR0917 - torch passes an operator's arguments by position
@@ -47,14 +47,14 @@ def rotary(
         positions: the row of cos and sin of each token, int32 or int64, [..., tokens] or [tokens] for all sequences; all
             must be at least 0 and below max_position, which nojit does not check. None means 0 to tokens - 1.
         interleaved: rotate columns 2 * i and 2 * i + 1 (GPT-J) instead of i and i + rotary_dim / 2 (GPT-NeoX).
-        out: where to write the result, with a last stride of 1; it may be x itself, but must not overlap it otherwise.
+        out: where to write the result, with a last stride of 1; it may be x itself, but must not overlap x otherwise.
 
     Returns:
         A contiguous tensor of the shape and dtype of x, or `out`; computed in fp32 and rounded once. Differentiable in x.
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
-        ValueError: a wrong shape, or cos or sin that require a gradient.
+        ValueError: a wrong shape, cos or sin that require a gradient, or `out` in a call that requires one.
     """
     if not torch.compiler.is_dynamo_compiling():
         known: Tensor | None = _MEMO(
@@ -115,7 +115,7 @@ def rotary_qk(
 
     Raises:
         ArgumentError: a wrong type, dtype or device.
-        ValueError: a wrong shape, or cos or sin that require a gradient.
+        ValueError: a wrong shape, cos or sin that require a gradient, or `inplace` in a call that requires one.
     """
     if not torch.compiler.is_dynamo_compiling():
         known: tuple[Tensor, Tensor] | None = _MEMO(
