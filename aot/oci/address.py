@@ -6,6 +6,7 @@ import ipaddress
 import re
 from dataclasses import dataclass, replace
 from typing import Final
+from urllib.parse import urlsplit
 
 __all__ = ["SCHEME", "TAG", "Address", "parse_address"]
 
@@ -77,7 +78,7 @@ def parse_address(text: str) -> Address:
     problem = ""
     if rest == text:
         problem = f"one that does not start with {SCHEME}"
-    elif not _HOST.fullmatch(host):
+    elif not _is_host(host):
         problem = f"a registry {host!r}"
     elif not _REPOSITORY.fullmatch(repository) or len(repository) > _NAME_MAX:
         problem = f"a repository {repository!r}: it has lower-case letters, digits, and single . _ - / between them"
@@ -92,3 +93,12 @@ def parse_address(text: str) -> Address:
     if problem:
         raise ValueError(f"expected {_FORMS}, got {problem}")
     return Address(host.lower(), repository, tag, digest)
+
+
+def _is_host(text: str) -> bool:
+    """Return whether a text is a host, with or without a port."""
+    try:
+        # of the host's IPv6 address and port, the pattern knows only the characters
+        return _HOST.fullmatch(text) is not None and urlsplit(f"//{text}").port != 0
+    except ValueError:
+        return False

@@ -52,6 +52,9 @@ def test_addresses_are_read(text: str, host: str, repository: str, reference: st
         "oci://ghcr.io/acme?x:1",
         "oci://ghcr.io/acme:1\n",
         "oci://gh cr.io/acme:1",
+        "oci://ghcr.io:0/acme:1",
+        "oci://ghcr.io:65536/acme:1",
+        "oci://[1::2::3]/acme:1",
     ],
 )
 def test_other_texts_are_no_addresses(text: str) -> None:
