@@ -68,9 +68,9 @@ def find_bundles(places: Iterable[Path]) -> list[Path]:
     for place in places:
         inside = sorted(place.glob(f"*{SUFFIX}"), key=lambda path: by_arch(path.name)) if place.is_dir() else [place]
         if not inside:
-            raise BundleError(
-                f"expected a folder with *{SUFFIX} files: build some with nojit build", got="none", where=str(place)
-            )
+            got = "only wheels" if any(place.glob("*.whl")) else "none"
+            what = f"expected a folder with *{SUFFIX} files: build some with nojit build"
+            raise BundleError(what, got=got, where=str(place))
         # keyed by real path, since places can overlap
         found |= {os.path.realpath(path): path for path in inside}
     return list(found.values())

@@ -267,6 +267,8 @@ def test_what_is_not_there_is_no_failed_verification(
     written = document("verify", bundle, tmp_path / "empty", absent, code=1)
     assert [one["ok"] for one in written["bundles"]] == [True, False, False]
     assert "expected a folder with *.nojit files" in written["bundles"][1]["error"]["message"]
+    (tmp_path / "empty/acme.whl").touch()
+    assert "build some with nojit build, got only wheels - at" in run("inspect", tmp_path / "empty").stderr
     assert written["bundles"][2]["error"]["type"] == "BundleError"
 
 
