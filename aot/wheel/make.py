@@ -81,10 +81,12 @@ def release_of(bundles: Sequence[VerifiedBundle], name: str = "", version: str =
             hold the same kernel for one arch.
     """
     name = name or _common({bundle.index.name for bundle in bundles}, "name", "--name")
+    given = bool(version)
     version = version or _common({bundle.index.version for bundle in bundles}, "version", "--version")
     _check_distinct(bundles)
     ordered = sorted(bundles, key=lambda bundle: (arch_order(bundle.arch), bundle.index.name))
-    return WheelRelease(check_name(name), check_version(version, str(ordered[0].path)), tuple(ordered))
+    where = "--version" if given else str(ordered[0].path)
+    return WheelRelease(check_name(name), check_version(version, where), tuple(ordered))
 
 
 def _common(found: set[str], what: str, option: str) -> str:

@@ -339,7 +339,7 @@ def test_a_wheel_over_its_budget_names_the_largest_kernels(wheel: Wheel, tmp_pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--version", "1.0-1"), "expected a canonical version"),
+        (("--version", "1.0-1"), "set one with --version, got '1.0-1' - at --version"),
         (("--name", "-acme"), "expected a name of letters"),
         (("--name", "NoJIT"), "expected a name other than the runtime's, which this wheel would replace"),
         (("--name", "1acme"), "expected a name of letters"),
