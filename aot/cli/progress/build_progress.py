@@ -77,7 +77,11 @@ class _Pace:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._began_s = clock()
+        self.wait()
+
+    def wait(self) -> None:
+        """Start again: nothing compiles yet, or any longer."""
+        self._began_s = self._clock()
         self._first: tuple[float, int] | None = None
 
     def left(self, counts: Counts) -> str:
@@ -86,17 +90,17 @@ class _Pace:
         The first compilation waits until the processes have started, so the estimate counts from its end, and
         only after as much time as passed before it.
         """
-        now = self._clock()
-        if counts.ended == 0:
-            self._began_s = now
+        if counts.ended in {0, counts.expected}:
+            self.wait()
             return ""
+        now = self._clock()
         if self._first is None:
             self._first = now, counts.ended
         first_s, before = self._first
-        fresh, rest = counts.ended - before, counts.expected - counts.ended
-        if not fresh or not rest or now - first_s < first_s - self._began_s:
+        fresh = counts.ended - before
+        if not fresh or now - first_s < first_s - self._began_s:
             return ""
-        return f", about {duration((now - first_s) / fresh * rest)} left"
+        return f", about {duration((now - first_s) / fresh * (counts.expected - counts.ended))} left"
 
 
 class View(Protocol):
@@ -160,6 +164,7 @@ class Lines:
     def planned(self, event: Planned) -> None:
         """Count the planned variants; write a line if the last one is 15 seconds old."""
         self._variants += event.variants
+        self._pace.wait()
         now = self._clock()
         if now - self._last >= _SECONDS:
             self._last = now
@@ -172,6 +177,9 @@ class Lines:
         """
         now = self._clock()
         left = self._pace.left(counts)
+        if counts.ended < self._shown:
+            # another build: of debug twins
+            self._shown = 0
         fresh = counts.ended - self._shown
         due = fresh >= counts.expected * _SHARE or now - self._last >= _SECONDS
         if fresh and (due or counts.ended == counts.expected):
@@ -195,6 +203,7 @@ class _Bar:
     def planned(self, event: Planned) -> None:
         """Move the bar."""
         self._variants += event.variants
+        self._pace.wait()
         # the next kernel has another total
         over = event.done == event.total
         self._progress.update(

@@ -102,6 +102,26 @@ def test_no_estimate_before_it_says_something() -> None:
     ]
 
 
+def test_planning_and_another_build_are_not_counted() -> None:
+    clock, written = Clock(), []
+    view = Lines(written.append, clock)
+    for _ in range(2):
+        clock.now += 1000
+        view.planned(Planned("add", "sm_90", 10, 1, 1))
+        written.clear()
+        counts = Counts(expected=10)
+        for number in range(10):
+            clock.now += 2
+            counts.add(finished(str(number)))
+            view.changed(counts)
+        assert written[:3] == [
+            "1 of 10 compiled: add",
+            "2 of 10 compiled, about 16.0 s left: add",
+            "3 of 10 compiled, about 14.0 s left: add",
+        ]
+        assert written[-1] == "10 of 10 compiled: add"
+
+
 def test_time_before_the_first_compilation_is_not_counted() -> None:
     clock, written, counts = Clock(), [], Counts()
     view = Lines(written.append, clock)
