@@ -9,7 +9,7 @@ output's gradient, so that long sequences of keys do not exhaust it.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from nojit.kernels.calls.tensor_maps import Described
@@ -69,7 +69,7 @@ class GradientParts(NamedTuple):
     """[B, key heads * parts, N, Dv]."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def fastest_parts(sizes: SharedKeys, programs: int) -> int:
     """Return the number of parts, a divisor of the group, that an estimate finds fastest: 1, or one that `SharedKeys.fits`.
 

@@ -214,6 +214,14 @@ def test_parts_hold_equally_many_query_heads_and_full_waves_are_not_divided(size
     assert gradient_parts.fastest_parts(full, programs) == 1
 
 
+def test_estimates_of_ever_new_lengths_are_not_all_kept():
+    for length in range(1, 2_000):
+        gradient_parts.fastest_parts(
+            gradient_parts.SharedKeys(2, 8, length, -(-length // 64), length, 128, causal=True), programs=132
+        )
+    assert gradient_parts.fastest_parts.cache_info().currsize <= 1024
+
+
 def test_few_tiles_of_few_key_heads_are_divided():
     sizes = gradient_parts.SharedKeys(kv_heads=2, group=8, q_len=2_048, tiles=32, kv_len=2_048, width=128, causal=False)
     assert gradient_parts.fastest_parts(sizes, programs=132) == 4
