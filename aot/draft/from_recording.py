@@ -57,12 +57,13 @@ class _Page:
         self.lines += ["", header]
 
 
-def manifest_of(recording: Recording, name: str) -> Written:
+def manifest_of(recording: Recording, name: str, where: str = "") -> Written:
     """Return a manifest with the kernels of a recording. A build of it needs the program's packages.
 
     Args:
         recording: the recording.
         name: name of the bundle.
+        where: path of the recording, for an error.
 
     Raises:
         RecordingError: the recording is damaged, or has no kernel that a manifest can name.
@@ -71,7 +72,7 @@ def manifest_of(recording: Recording, name: str) -> Written:
     chosen, left_out = _chosen(found, recording)
     if not chosen:
         what = "expected a kernel that a manifest can name: build the recording itself"
-        raise RecordingError(what, got="; ".join(left_out) or "no launch")
+        raise RecordingError(what, got="; ".join(left_out) or "no launch", where=where)
     page = _Page()
     page.note("From a recording. Read docs/manifest.md for every key. Check this file with: nojit build FILE --dry-run")
     page.put("schema", "1")

@@ -33,7 +33,7 @@ def command(out: Output, recording: Path, path: Path | None, force: bool) -> Non
     from nojit.aot.tune.select.tuned_file import file_name, write_tuned
     from nojit.aot.variants.tuned_tables import FOLDER
 
-    written = manifest_of(read_recordings([recording]).recording, bundle_name(recording))
+    written = manifest_of(read_recordings([recording]).recording, bundle_name(recording), str(recording))
     tuned: list[Path] = []
     if path is not None:
         folder = path.parent / FOLDER
