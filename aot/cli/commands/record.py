@@ -15,8 +15,10 @@ from typing import Any, Final
 
 import click
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
+from nojit.aot.manifest.archs import known_archs
 from nojit.runtime.autostart import environment
 from nojit.runtime.base.environment import RECORD, RECORD_FAKE
+from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import Recording, read_recording, write_recording
@@ -49,6 +51,12 @@ def command(out: Output, path: Path, arch: str | None, merge: bool, words: tuple
 
     With --merge, COMMAND is recordings to merge into one.
     """
+    if merge and arch:
+        raise click.UsageError("expected --fake without --merge, which runs no program")
+    if arch and arch not in known_archs():
+        out.warn(
+            f"nojit: a build may refuse the recording: no known GPU is of {arch}{did_you_mean(arch, known_archs())}"
+        )
     if merge:
         recording = read_recording(*map(Path, words))
         write_recording(recording, path)

@@ -50,6 +50,17 @@ def test_a_program_is_recorded_into_one_file(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["x.nojitrec"]
 
 
+def test_an_unknown_arch_to_simulate_is_a_warning(tmp_path: Path) -> None:
+    done = record("--fake", "sm_91", "-o", tmp_path / "x.nojitrec", "--", sys.executable, "-c", "", code=1)
+    said = "nojit: a build may refuse the recording: no known GPU is of sm_91; did you mean 'sm_90'?\n"
+    assert done.stderr.startswith(said)
+
+
+def test_a_merge_simulates_nothing(tmp_path: Path) -> None:
+    done = record("--merge", "--fake", "sm_90", "-o", tmp_path / "x.nojitrec", tmp_path, code=2)
+    assert "expected --fake without --merge, which runs no program" in done.stderr
+
+
 def test_a_folder_as_the_recording_is_refused_before_the_program_runs(tmp_path: Path) -> None:
     done = record("-o", tmp_path, "--", *PROGRAM, code=1)
     assert (done.stdout, done.stderr) == (
