@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -42,12 +43,7 @@ def command(  # noqa: PLR0917 - click passes each by name
         raise click.UsageError("expected either --key or --new-key: --new-key PATH creates a key")
     if key_path is not None and not places:
         raise click.UsageError("expected bundles to sign: name files or folders after the options")
-    if expires and valid_for:
-        raise click.UsageError("expected only one of --expires and --valid-for, got both")
-    try:
-        until = moment_of(expires, valid_for)
-    except ValueError as error:
-        raise click.UsageError(f"{'--expires' if expires else '--valid-for'}: {error}") from None
+    until = _until(places, expires, valid_for)
     password = os.fsencode(os.environ.get(KEY_PASSWORD, "")) or None
     bundles, changed = find_bundles(places), []
     for path in bundles:
@@ -72,6 +68,19 @@ def command(  # noqa: PLR0917 - click passes each by name
     out.emit("sign", {"key": asdict(made) if made else None, "bundles": [asdict(one) for one in signed]})
     if made is not None:
         _show_key(out, made)
+
+
+def _until(places: Sequence[Path], expires: str, valid_for: str) -> str:
+    """Return the end of the validity of the signatures of some bundles; empty for none."""
+    if expires and valid_for:
+        raise click.UsageError("expected only one of --expires and --valid-for, got both")
+    option = "--expires" if expires else "--valid-for"
+    if (expires or valid_for) and not places:
+        raise click.UsageError(f"expected bundles to sign with {option}: a key does not expire, only its signatures do")
+    try:
+        return moment_of(expires, valid_for)
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from None
 
 
 def _show_key(out: Output, made: NewKey) -> None:

@@ -488,6 +488,14 @@ def test_other_tools_read_a_statement_that_expires(run: Run, stated: Path, key: 
     assert said == plain
 
 
+@pytest.mark.parametrize("option", [("--expires", "9999-01-01"), ("--valid-for", "90d")])
+def test_a_new_key_does_not_expire(run: Run, tmp_path: Path, option: tuple[str, str]) -> None:
+    result = run("sign", "--new-key", tmp_path / "key.pem", *option)
+    assert result.exit_code == 2
+    assert f"expected bundles to sign with {option[0]}: a key does not expire" in result.stderr
+    assert not (tmp_path / "key.pem").exists()
+
+
 def test_inspect_says_until_when_a_signature_counts(
     run: Run, document: Document, use_compiler: Callable[..., FakeCompiler], manifest: Path
 ) -> None:
