@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 from nojit.aot.manifest.archs import check_arch, check_target, known_archs
 from nojit.runtime.base.wording import counted
@@ -37,6 +38,7 @@ __all__ = [
     "driver_version",
     "duration",
     "error_label",
+    "given_options",
     "number_range",
     "output_options",
     "size",
@@ -247,6 +249,16 @@ def _columns(console: Console, headers: Sequence[str], rows: Sequence[Sequence[s
     with console.capture() as captured:
         console.print(Padding(table, (0, 0, 0, indent), expand=False))
     return captured.get().splitlines()
+
+
+def given_options() -> dict[str, str]:
+    """Return the options that the command line of the running command gives, by the names of their params."""
+    context = click.get_current_context()
+    return {
+        param.name: param.opts[-1]
+        for param in context.command.params
+        if param.name and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    }
 
 
 def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, R]:

@@ -54,10 +54,10 @@ def tuning_documents(folder: Path) -> dict[str, Any]:
     configs = folder / "device_name=NVIDIA_H200.json"
     configs.write_text(json.dumps({"1": {"BLOCK_SIZE_M": 16}}))
     facts = ("--kernel", "moe", "--key", "n", "--arch", "sm_90", "--multiprocessors", 132, "--memory-bytes", 1)
-    evaluate = ("tune", "evaluate", database, "--tables", folder / "tuned", "--kernel", "toy")
+    evaluate = ("tune", "evaluate", database, "--kernel", "toy")
     return {
         "tune select": run("tune", "select", database, "--out", folder / "tuned"),
-        "tune evaluate": run(*evaluate) | run(*evaluate, "--repeat", database),
+        "tune evaluate": run(*evaluate, "--tables", folder / "tuned") | run(*evaluate, "--repeat", database),
         "tune import": run("tune", "import", configs, *facts, "--out", folder / "imported"),
     }
 

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Final
 
 import click
-from click.core import ParameterSource
 from nojit.aot.backends.registry import parse_driver
 from nojit.aot.base.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cli.building.build_results import Failures, show_result
-from nojit.aot.cli.console import JOBS, PLACE, Arch, Number, Output, output_options
+from nojit.aot.cli.console import JOBS, PLACE, Arch, Number, Output, given_options, output_options
 from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.options.build_request import Request
 from nojit.aot.cli.options.caches import given_shared, shared_options
@@ -280,12 +279,7 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 def _check_options(places: Sequence[Path]) -> None:
     """Refuse an option that has no effect, because it affects only recordings, or only manifests, and there is none."""
-    context = click.get_current_context()
-    given = {
-        param.name: param.opts[-1]
-        for param in context.command.params
-        if param.name and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
-    }
+    given = given_options()
     if not any(name in given for name in (*_OF_RECORDINGS, *_OF_MANIFESTS)):
         return
     from nojit.aot.recorded_builds.inputs import is_recording  # slow to import

@@ -215,8 +215,10 @@ def test_a_table_with_another_key_is_refused(run: Run, database: Path) -> None:
         ),
         (("evaluate", "toy.db", "--min-worst", "2"), 2, "--min-worst"),
         (("evaluate", "toy.db", "--min-geomean", "nan"), 2, "--min-geomean"),
-        (("evaluate", "toy.db", "--max-drift", "2"), 2, "expected --repeat with --max-drift"),
-        (("evaluate", "toy.db", "--repeat", "toy.db", "--min-worst", "1"), 2, "expected --max-drift with --repeat"),
+        (("evaluate", "toy.db", "--max-drift", "2"), 2, "expected --max-drift with --repeat"),
+        (("evaluate", "toy.db", "--repeat", "toy.db", "--min-worst", "1"), 2, "expected --min-worst without --repeat"),
+        (("evaluate", "toy.db", "--repeat", "toy.db", "--use", "tune"), 2, "expected --use without --repeat"),
+        (("evaluate", "toy.db", "--max-configs", "2"), 2, "expected --max-configs with --repeat"),
         (("selct", "toy.db"), 2, "did you mean"),
     ],
 )

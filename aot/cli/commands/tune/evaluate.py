@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 import click
-from nojit.aot.cli.console import PLACE, Output, counted, output_options
+from nojit.aot.cli.console import PLACE, Output, counted, given_options, output_options
 from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.cli.options.tuning import (
     PERCENT,
@@ -36,6 +37,9 @@ __all__ = ["command"]
 
 # smallest drift to show without -v
 _DRIFT_SHOWN = 0.02
+# params of the options that affect only a comparison of two runs, or only one of tables with the best
+_OF_REPEATS: Final = ("max_drift", "loss", "most")
+_OF_TABLES: Final = ("tables", "use", "min_geomean", "min_worst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ def command(  # noqa: PLR0917 - click passes each by name
     Measure the problems with every config first: `nojit tune run --exhaustive`. Tables are searched as at run time. A problem that no table
     covers, or whose selected config was not measured, has no share and fails --min-worst.
     """
-    _check_options(again, max_drift, (min_geomean, min_worst))
+    _check_options(repeats=again is not None)
     if again is not None:
         request = _Repeat((database, again), kernels, manifests, max_drift, Bounds(loss / 100, most))
         return _repeat(out, request)
@@ -115,12 +119,15 @@ def command(  # noqa: PLR0917 - click passes each by name
     return 0 if kept else EXIT_FAILED
 
 
-def _check_options(again: Path | None, drift: float | None, bars: Sequence[float | None]) -> None:
-    """Refuse limits that the chosen mode ignores: --max-drift needs --repeat, and the other limits exclude --repeat."""
-    if again is None and drift is not None:
-        raise click.UsageError("expected --repeat with --max-drift, got none")
-    if again is not None and any(bar is not None for bar in bars):
-        raise click.UsageError("expected --max-drift with --repeat, got --min-geomean or --min-worst")
+def _check_options(*, repeats: bool) -> None:
+    """Refuse options that the chosen mode ignores.
+
+    `repeats`: whether it compares two runs.
+    """
+    given = given_options()
+    ignored = next((given[name] for name in (_OF_TABLES if repeats else _OF_REPEATS) if name in given), None)
+    if ignored:
+        raise click.UsageError(f"expected {ignored} {'without' if repeats else 'with'} --repeat: it has no effect here")
 
 
 def _table_for(tables: Sequence[TunedTable], measured: MeasuredTimes, place: Path) -> TunedTable:
