@@ -172,7 +172,7 @@ def test_wrong_usage(run: Run, words: list[str], expected: str) -> None:
         (["-v", "inspect", "A", "-v"], ["inspect", "A", "-vv"]),
         (["--json", "-q", "tune", "select"], ["tune", "select", "--json", "-q"]),
         (["tune", "--json", "select"], ["tune", "select", "--json"]),
-        (["bench", "--json", "launch"], ["bench", "launch", "--json"]),
+        (["bench", "--json", "launch", "--rounds", "0"], ["bench", "launch", "--rounds", "0", "--json"]),
         (["--quiet", "--verbose", "inspect", "A"], ["inspect", "A", "--quiet", "--verbose"]),
     ],
     ids=" ".join,
