@@ -1,4 +1,8 @@
-"""Registration of operators and their gradients with torch's dispatcher, in the namespace ``nojit``."""
+"""Registration of operators and their gradients with torch's dispatcher, in the namespace ``nojit``.
+
+Torch's dispatcher runs Python code several times for an operator that has gradients, which takes longer than a launch. Calls
+for which it would do nothing else therefore skip it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+from nojit.kernels import library
+from nojit.kernels.calls.torch_state import PLAIN, PLAIN_OR_RECORDED
 from torch import Tensor
 
 __all__ = ["define", "dense", "write_nothing"]
@@ -26,7 +32,9 @@ def define(
     backward: Callable[..., Any] | None = None,
     save: Callable[..., None] | None = None,
 ) -> Any:
-    """Register an operator for all devices, and return it; a call of it goes through torch's dispatcher.
+    """Register an operator for all devices, and return a function that calls it.
+
+    A call goes through torch's dispatcher, unless torch would only run it, or record it for a backward pass.
 
     Args:
         schema: name, arguments and results, as torch spells them: ``"name(Tensor a, float b) -> Tensor"``.
@@ -41,7 +49,58 @@ def define(
     torch.library.register_fake(f"nojit::{name}", fake, lib=_LIBRARY)
     if backward is not None:
         torch.library.register_autograd(f"nojit::{name}", backward, setup_context=save, lib=_LIBRARY)
-    return getattr(torch.ops.nojit, name).default
+    return _direct(getattr(torch.ops.nojit, name).default, run, backward, save)
+
+
+def _direct(
+    op: Any, run: Callable[..., Any], backward: Callable[..., Any] | None, save: Callable[..., None] | None
+) -> Callable[..., Any]:
+    """Return a function that calls an operator, past torch's dispatcher where that would only run or record the call.
+
+    Args:
+        op: the operator of the dispatcher.
+        run: as for `define`.
+        backward: as for `define`.
+        save: as for `define`.
+    """
+    arguments = op._schema.arguments  # noqa: SLF001 - torch has no public name for it
+    places = [place for place, each in enumerate(arguments) if "Tensor" in str(each.type)]
+    if any(each.kwarg_only or each.alias_info is not None or "List[Tensor]" in str(each.type) for each in arguments):
+        return op  # type: ignore[no-any-return]
+    apply = None if backward is None else _function(op.name(), run, backward, save).apply
+
+    def call(*values: Any) -> Any:
+        if len(values) == len(arguments) and not torch.compiler.is_compiling():
+            tensors = [values[place] for place in places]
+            if PLAIN(library.devices(), *tensors):
+                return run(*values)
+            if apply is not None and PLAIN_OR_RECORDED(library.devices(), *tensors):
+                return apply(*values)
+        return op(*values)
+
+    return call
+
+
+def _function(
+    name: str, run: Callable[..., Any], backward: Callable[..., Any], save: Callable[..., None] | None
+) -> type[torch.autograd.Function]:
+    """Return the node that autograd records for a call of an operator.
+
+    Args:
+        name: name of the operator.
+        run: as for `define`.
+        backward: as for `define`.
+        save: as for `define`.
+    """
+
+    def forward(ctx: Any, *values: Any) -> Any:
+        output = run(*values)
+        if save is not None:
+            save(ctx, values, output)
+        return output
+
+    own = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(name.replace("::", "_"), (torch.autograd.Function,), own)
 
 
 def dense(grad: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ For a differentiable operator the dispatcher costs several microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 __all__ = [
     "PLAIN",
+    "PLAIN_OR_RECORDED",
     "allows_tf32",
     "autocasts",
     "differentiates",
@@ -37,21 +38,28 @@ __all__ = [
     "written",
 ]
 
-PLAIN: Final = _core.Plain(
-    # operators return plain tensors for torch's own class Parameter; other subclasses may do anything
-    tensors=(Tensor, torch.nn.Parameter),
-    requires_grad=Tensor.requires_grad,
-    is_negated=Tensor.is_neg,
-    grad_enabled=torch.is_grad_enabled,
-    states=(
-        (torch._C._len_torch_dispatch_stack, 0),
-        (torch._C._len_torch_function_stack, 0),
-        (torch._C._are_functorch_transforms_active, False),
-        (torch._C._is_tracing, False),
-        (vars(forward_ad), "_current_level", -1),
-    ),
-)
+
+def _plain(grad_enabled: Callable[[], bool]) -> _core.Plain:
+    return _core.Plain(
+        # operators return plain tensors for torch's own class Parameter; other subclasses may do anything
+        tensors=(Tensor, torch.nn.Parameter),
+        requires_grad=Tensor.requires_grad,
+        is_negated=Tensor.is_neg,
+        grad_enabled=grad_enabled,
+        states=(
+            (torch._C._len_torch_dispatch_stack, 0),
+            (torch._C._len_torch_function_stack, 0),
+            (torch._C._are_functorch_transforms_active, False),
+            (torch._C._is_tracing, False),
+            (vars(forward_ad), "_current_level", -1),
+        ),
+    )
+
+
+PLAIN: Final = _plain(torch.is_grad_enabled)
 """Callable that returns whether tensors are plain, as `is_plain` defines it, except under torch.compile."""
+PLAIN_OR_RECORDED: Final = _plain(bool)
+"""Callable that returns whether tensors are plain, or would be if autograd were off, except under torch.compile."""
 autocasts = torch._C._is_any_autocast_enabled
 """Return whether autocast is on for any device type; `lowered` then casts operands."""
 

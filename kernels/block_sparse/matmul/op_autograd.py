@@ -219,5 +219,5 @@ _dsd_out_op = define(
     f"block_sparse_dsd_out(Tensor s, Tensor d, {_LAYOUT}, bool is_transposed, bool deterministic, Tensor(a!) out) -> ()",
     _dsd_into,
 )
-torch.library.register_vmap(_sdd_op, _over_batches(_sdd_op))
-torch.library.register_vmap(_dsd_op, _over_batches(_dsd_op))
+torch.library.register_vmap("nojit::block_sparse_sdd", _over_batches(_sdd_op))
+torch.library.register_vmap("nojit::block_sparse_dsd", _over_batches(_dsd_op))
