@@ -64,8 +64,12 @@ def _direct(
         save: as for `define`.
     """
     arguments = op._schema.arguments  # noqa: SLF001 - torch has no public name for it
-    places = [place for place, each in enumerate(arguments) if "Tensor" in str(each.type)]
-    if any(each.kwarg_only or each.alias_info is not None or "List[Tensor]" in str(each.type) for each in arguments):
+    kinds = [str(each.type) for each in arguments]
+    places = [place for place, kind in enumerate(kinds) if "Tensor" in kind]
+    # torch counts what is written to, and records lists of tensors in a way of its own
+    if any(each.kwarg_only or each.alias_info is not None for each in arguments) or any(
+        "List" in kinds[place] for place in places
+    ):
         return op  # type: ignore[no-any-return]
     apply = None if backward is None else _function(op.name(), run, backward, save).apply
 
