@@ -77,6 +77,7 @@ class _Pace:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._counts: Counts | None = None
         self.wait()
 
     def wait(self) -> None:
@@ -85,11 +86,15 @@ class _Pace:
         self._first: tuple[float, int] | None = None
 
     def left(self, counts: Counts) -> str:
-        """Return the estimate as text, after a comma; empty while too little is compiled for a sound one, and at the end.
+        """Return the estimate as text; empty while too little is compiled for a sound one, and at the end.
 
         The first compilation waits until the processes have started, so the estimate counts from its end, and
         only after as much time as passed before it.
         """
+        if self._counts is not None and counts is not self._counts:
+            # another build
+            self.wait()
+        self._counts = counts
         if counts.ended in {0, counts.expected}:
             self.wait()
             return ""
@@ -100,7 +105,7 @@ class _Pace:
         fresh = counts.ended - before
         if not fresh or now - first_s < first_s - self._began_s:
             return ""
-        return f", about {duration((now - first_s) / fresh * (counts.expected - counts.ended))} left"
+        return f"about {duration((now - first_s) / fresh * (counts.expected - counts.ended))} left"
 
 
 class View(Protocol):
@@ -159,6 +164,7 @@ class Lines:
         self._clock = clock
         self._last = clock()
         self._pace = _Pace(clock)
+        self._counts: Counts | None = None
         self._shown = self._variants = 0
 
     def planned(self, event: Planned) -> None:
@@ -177,14 +183,14 @@ class Lines:
         """
         now = self._clock()
         left = self._pace.left(counts)
-        if counts.ended < self._shown:
+        if counts is not self._counts:
             # another build: of debug twins
-            self._shown = 0
+            self._counts, self._shown = counts, 0
         fresh = counts.ended - self._shown
         due = fresh >= counts.expected * _SHARE or now - self._last >= _SECONDS
         if fresh and (due or counts.ended == counts.expected):
             self._shown, self._last = counts.ended, now
-            self._write(f"{counts.summary()}{left}: {counts.current}")
+            self._write(f"{', '.join(filter(None, (counts.summary(), left)))}: {counts.current}")
 
     def failure(self, text: str) -> None:
         """Write the failure."""
@@ -222,7 +228,8 @@ class _Bar:
             total=counts.expected or None,
             completed=counts.ended,
             description="packing" if packing else clean(counts.current),
-            counts=f"{counts.summary()}{self._pace.left(counts)}",
+            # a narrow terminal cuts the end off
+            counts=", ".join(filter(None, (self._pace.left(counts), counts.summary()))),
         )
 
     def failure(self, text: str) -> None:

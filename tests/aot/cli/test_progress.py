@@ -122,6 +122,19 @@ def test_planning_and_another_build_are_not_counted() -> None:
         assert written[-1] == "10 of 10 compiled: add"
 
 
+def test_a_build_that_stopped_does_not_count_for_the_next() -> None:
+    clock, written = Clock(), []
+    view = Lines(written.append, clock)
+    for expected, each_s in ((100, 20), (20, 2)):
+        written.clear()
+        counts = Counts(expected=expected)
+        for number in range(8):
+            clock.now += each_s
+            counts.add(finished(str(number)))
+            view.changed(counts)
+    assert written[0] == "2 of 20 compiled, about 36.0 s left: add"
+
+
 def test_time_before_the_first_compilation_is_not_counted() -> None:
     clock, written, counts = Clock(), [], Counts()
     view = Lines(written.append, clock)
