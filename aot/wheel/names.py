@@ -102,6 +102,7 @@ def check_license(text: str) -> str:
     """
     try:
         return canonicalize_license_expression(text)
-    except ValueError:
+    except (ValueError, LookupError):
+        # packaging before 26 looks some up that it does not know
         what = "expected an SPDX expression of known licences, such as Apache-2.0, MIT OR Apache-2.0 or LicenseRef-Acme"
         raise PackageError(what, got=repr(text), where="licence of the wheels") from None

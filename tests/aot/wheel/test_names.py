@@ -34,6 +34,7 @@ LICENSES = {
 NO_LICENSES = [
     "foo",
     "Apache-2",
+    "LicenseRef-Acme+",
     "Foo Bar",
     "MIT OR",
     "OR",
