@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -101,8 +100,11 @@ def open_places(folder: Path | None, url: str | None) -> list[Keeper]:
 
 
 def _expect_folder(path: Path, where: str) -> None:
-    if not os.path.lexists(path):
-        raise PackageError("expected the folder of a cache", got="nothing there", where=where)
+    try:
+        path.stat()
+    except OSError as error:
+        got = "nothing there" if isinstance(error, FileNotFoundError) else worded(error)
+        raise PackageError("expected the folder of a cache", got=got, where=where) from None
 
 
 class Keeper:
