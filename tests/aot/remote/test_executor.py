@@ -45,7 +45,8 @@ def test_of_errors_that_nothing_waits_for_only_timeouts_are_not_logged(
 
     with make({"a": Worker(act=leave)}) as build:
         build.images(JOBS[0])
-    assert [str(error) in str(record.exc_info) for record in caplog.records] == [True] * count
+    # others may come from futures of earlier tests
+    assert sum(str(error) in str(record.exc_info) for record in caplog.records) == count
 
 
 def test_variants_travel_in_jobs_and_give_the_images_of_one_machine(make: Make) -> None:
