@@ -103,6 +103,18 @@ def test_gradients_of_gradients(mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("trans_c", [False, True])
+def test_a_result_with_gradients_may_be_changed_in_place(mode, trans_c):
+    trans = (False, False, trans_c)
+    a, b = (value.requires_grad_() for value in operands(LAYOUT, mode, trans))
+    apart = block_sparse_matmul(a, b, LAYOUT, mode, **words(trans)).relu()
+    inside = block_sparse_matmul(a, b, LAYOUT, mode, **words(trans)).relu_()
+    assert torch.equal(inside, apart)
+    for one, other in zip(*(torch.autograd.grad(y.sum(), (a, b)) for y in (inside, apart)), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_the_gradient_of_a_sum_is_an_expanded_one(mode):
     a, b = (x.requires_grad_() for x in operands(LAYOUT, mode, (False,) * 3))
     wide = [x.detach().double().requires_grad_() for x in (a, b)]

@@ -131,10 +131,11 @@ def _allocate_dsd(
 
     `tables`: the layout's tables for this product.
     """
+    batch, heads, _, cols = d.shape
     rows = Sizes(*sizes).rows_of(is_transposed)
-    if flip:
-        return d.new_empty(*d.shape[:2], d.shape[3], rows).mT
-    return d.new_empty(*d.shape[:2], rows, d.shape[3])
+    # no view: autograd lets nobody write to one that it recorded
+    strides = (1, rows) if flip else (cols, 1)
+    return d.new_empty_strided((batch, heads, rows, cols), (heads * rows * cols, rows * cols, *strides))
 
 
 def _dsd_into(
