@@ -15,7 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -135,9 +135,9 @@ class Product:
         check(self.label, part, exact, APART)
 
 
-@cache
+@lru_cache(16)
 def layout_of(problem: object) -> object:
-    """Return a layout with its tables, cached for all products."""
+    """Return a layout with its tables, cached for the products that follow."""
     return problem.layout()
 
 
