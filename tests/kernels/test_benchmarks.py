@@ -89,7 +89,9 @@ def test_random_shapes_are_what_operators_take(family, monkeypatch):
     with OnMeta(), torch.no_grad():
         rows = [RANDOM.FAMILIES[family](draw, 1) for _ in range(20)]
     assert len({row.label for row in rows}) > 15
-    assert all(row.ms["nojit"] == 1.0 for row in rows)
+    # what torch runs on no GPU alone is measured as well
+    if family in {"gated_mm", "b2b_gemm", "conv3d", "block_sparse"}:
+        assert all(None not in row.ms.values() for row in rows)
     assert family in RANDOM.TITLES
 
 
