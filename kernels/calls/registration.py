@@ -57,6 +57,8 @@ def _direct(
 ) -> Callable[..., Any]:
     """Return a function that calls an operator, past torch's dispatcher where that would only run or record the call.
 
+    An operator that writes to an argument, or takes a list of tensors, is returned itself.
+
     Args:
         op: the operator of the dispatcher.
         run: as for `define`.
@@ -73,15 +75,18 @@ def _direct(
         return op  # type: ignore[no-any-return]
     apply = None if backward is None else _function(op.name(), run, backward, save).apply
 
-    def call(*values: Any) -> Any:
-        if len(values) == len(arguments) and not torch.compiler.is_compiling():
+    count = len(arguments)
+
+    def call(*values: Any, **named: Any) -> Any:
+        if not torch.compiler.is_compiling() and len(values) == count:
             tensors = [values[place] for place in places]
             if PLAIN(library.devices(), *tensors):
                 return run(*values)
             if apply is not None and PLAIN_OR_RECORDED(library.devices(), *tensors):
                 return apply(*values)
-        return op(*values)
+        return op(*values, **named)
 
+    call.__name__ = call.__qualname__ = op.name().partition("::")[2]
     return call
 
 

@@ -10,6 +10,8 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.calls.registration import define
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 RUNS: list[str] = []
@@ -74,18 +76,37 @@ def dispatched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("recorded", "runs"), [(False, ["plain"]), (True, ["recorded", "plain"])])
-def test_a_call_that_torch_only_runs_or_records_skips_the_dispatcher(dispatched, recorded, runs):
-    x = torch.randn(4, requires_grad=recorded)
-    y = scaled(x, 2.0)
-    assert torch.equal(y, x * 2.0)
-    assert y.requires_grad is recorded
-    if recorded:
-        assert y.grad_fn.name() == "nojit_of_tests_scaledBackward"
-        y.sum().backward()
-        assert torch.equal(x.grad, torch.full((4,), 2.0))
+def _refuse(*_: Any) -> Any:
+    raise AssertionError("expected no node for a call without gradients")
+
+
+def test_a_call_that_torch_only_runs_skips_the_dispatcher(dispatched, monkeypatch):
+    monkeypatch.setattr(torch.autograd.Function, "apply", _refuse)
+    y = scaled(torch.tensor([1.0, 2.0]), 2.0)
+    assert torch.equal(y, torch.tensor([2.0, 4.0]))
     assert not dispatched
-    assert runs == RUNS
+    assert RUNS == ["plain"]
+
+
+def test_a_call_that_torch_records_skips_the_dispatcher(dispatched):
+    x = torch.randn(4, requires_grad=True)
+    y = scaled(x, 2.0)
+    assert y.grad_fn.name() == "nojit_of_tests_scaledBackward"
+    y.sum().backward()
+    assert torch.equal(x.grad, torch.full((4,), 2.0))
+    assert not dispatched
+    assert RUNS == ["recorded", "plain"]
+
+
+def test_an_operator_that_writes_to_an_argument_is_torchs():
+    into = define("of_tests_into(Tensor x, Tensor(a!) out) -> ()", lambda x, out: out.copy_(x))
+    assert into is torch.ops.nojit.of_tests_into.default
+
+
+def test_arguments_by_name_go_through_the_dispatcher(dispatched):
+    assert torch.equal(scaled(torch.ones(2), factor=2.0), torch.full((2,), 2.0))
+    assert dispatched == ["nojit::of_tests_scaled"]
+    assert scaled.__name__ == "of_tests_scaled"
 
 
 def test_both_ways_give_equal_gradients_of_every_order():
@@ -104,9 +125,36 @@ def test_a_default_is_that_of_the_schema(dispatched):
     assert dispatched == ["nojit::of_tests_scaled"]
 
 
-def test_no_grad_records_nothing():
+def test_no_grad_records_nothing(dispatched):
     with torch.no_grad():
         assert not scaled(torch.ones(2, requires_grad=True), 2.0).requires_grad
+    assert not dispatched
+
+
+class Functions(TorchFunctionMode):
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return function(*args, **(kwargs or {}))
+
+
+def test_a_transform_sees_the_call(dispatched):
+    watched = torch.func.vmap(lambda row: scaled(row, 2.0))
+    assert torch.equal(watched(torch.ones(2, 2)), torch.full((2, 2), 2.0))
+    assert "nojit::of_tests_scaled" in dispatched
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+def test_a_trace_sees_the_call(dispatched):
+    x = torch.ones(2, 2)
+    traced = torch.jit.trace(lambda value: scaled(value, 2.0), x, check_trace=False)
+    assert torch.equal(traced(x), torch.full((2, 2), 2.0))
+    assert "nojit::of_tests_scaled" in dispatched
+
+
+@pytest.mark.parametrize("mode", [Functions, forward_ad.dual_level], ids=["functions", "dual level"])
+def test_a_mode_of_torch_sees_the_call(dispatched, mode):
+    with mode():
+        assert scaled(torch.ones(2, requires_grad=True), 2.0).requires_grad
+    assert dispatched
 
 
 def test_a_mode_sees_the_call():
@@ -135,7 +183,7 @@ def test_a_lazily_negated_tensor_goes_through_the_dispatcher(dispatched):
     assert dispatched == ["nojit::of_tests_scaled"]
 
 
-def test_hooks_of_saved_tensors_are_called():
+def test_hooks_of_saved_tensors_are_called(dispatched):
     packed: list[Tensor] = []
 
     def pack(value: Tensor) -> Tensor:
@@ -146,9 +194,11 @@ def test_hooks_of_saved_tensors_are_called():
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
         scaled(x, 2.0)
     assert len(packed) == 1
+    assert not dispatched
 
 
-def test_a_compiled_call_holds_the_operator(dispatched):
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_compiled_call_holds_the_operator(grad):
     seen: list[Any] = []
 
     def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
@@ -156,5 +206,5 @@ def test_a_compiled_call_holds_the_operator(dispatched):
         return graph.forward
 
     compiled = torch.compile(lambda x: scaled(x, 2.0), backend=backend, fullgraph=True)
-    assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 2.0))
+    assert torch.equal(compiled(torch.ones(2, requires_grad=grad)), torch.full((2,), 2.0))
     assert OP in seen
