@@ -35,9 +35,9 @@ manifests-fit: $(VENV)/.build ## every manifest expands and fits its kernels
 test: test-compile ## everything that needs no GPU
 	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels test-runtime test-abuse
 
-# the longest first, so that no processor waits for the last
+# the longest first, so that no processor waits for the last; bytecode is there, and what waits for it would start last
 test-ci: test-compile ## the tests, and those of the launch path in three ways: as always, under sanitizers, with Python's debugging allocator
-	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) test-aot test-kernels test-runtime sanitize test-debug test-abuse test-triton-launch
+	$(MAKE) --no-print-directory --output-sync=line --jobs=$(JOBS) --old-file=bytecode test-aot test-kernels test-runtime sanitize test-debug test-abuse test-triton-launch
 
 test-compile: $(VENV)/.test bytecode ## one variant per kernel and dtype
 	$(BIN)/python -m pytest -n $(JOBS) tests/aot/test_compile_manifests.py
