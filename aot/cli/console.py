@@ -38,7 +38,7 @@ __all__ = [
     "driver_version",
     "duration",
     "error_label",
-    "given_options",
+    "given_option",
     "number_range",
     "output_options",
     "size",
@@ -251,14 +251,16 @@ def _columns(console: Console, headers: Sequence[str], rows: Sequence[Sequence[s
     return captured.get().splitlines()
 
 
-def given_options() -> dict[str, str]:
-    """Return the options that the command line of the running command gives, by the names of their params."""
+def given_option(names: Iterable[str]) -> str | None:
+    """Return the first option that the command line of the running command gives, of those with some params; None if it gives none.
+
+    `names`: names of the params.
+    """
     context = click.get_current_context()
-    return {
-        param.name: param.opts[-1]
-        for param in context.command.params
-        if param.name and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
-    }
+    opts = {param.name: param.opts[-1] for param in context.command.params}
+    return next(
+        (opts[name] for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE), None
+    )
 
 
 def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, R]:

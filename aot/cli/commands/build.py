@@ -14,7 +14,7 @@ from nojit.aot.backends.registry import parse_driver
 from nojit.aot.base.defaults import BUNDLE_NAME, BUNDLE_NAME_WORDS, LOCAL_BUILDER, MAX_VARIANTS
 from nojit.aot.cache.folder import default_cache_folder
 from nojit.aot.cli.building.build_results import Failures, show_result
-from nojit.aot.cli.console import JOBS, PLACE, Arch, Number, Output, given_options, output_options
+from nojit.aot.cli.console import JOBS, PLACE, Arch, Number, Output, given_option, output_options
 from nojit.aot.cli.options.assemblers import assembler_options, given_assemblers
 from nojit.aot.cli.options.build_request import Request
 from nojit.aot.cli.options.caches import given_shared, shared_options
@@ -279,15 +279,13 @@ def command(  # noqa: PLR0917 - click passes each by name
 
 def _check_options(places: Sequence[Path]) -> None:
     """Refuse an option that has no effect, because it affects only recordings, or only manifests, and there is none."""
-    given = given_options()
-    if not any(name in given for name in (*_OF_RECORDINGS, *_OF_MANIFESTS)):
-        return
-    from nojit.aot.recorded_builds.inputs import is_recording  # slow to import
-
-    recorded = [is_recording(place) for place in places]
     for kind, other, params in (("recording", "manifests", _OF_RECORDINGS), ("manifest", "recordings", _OF_MANIFESTS)):
-        option = next((given[name] for name in params if name in given), "")
-        if option and all(each is (kind == "manifest") for each in recorded):
+        option = given_option(params)
+        if option is None:
+            continue
+        from nojit.aot.recorded_builds.inputs import is_recording  # slow to import
+
+        if all(is_recording(place) is (kind == "manifest") for place in places):
             instead = "set name in the manifest's [bundle]" if option == "--name" else f"leave out {option}"
             what = f"expected a {kind} with {option}, got only {other}: {few(list(map(str, places)), _FEW)}"
             raise click.UsageError(f"{what}; {instead}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import click
-from nojit.aot.cli.console import PLACE, Output, counted, given_options, output_options
+from nojit.aot.cli.console import PLACE, Output, counted, given_option, output_options
 from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.cli.options.tuning import (
     PERCENT,
@@ -124,9 +124,8 @@ def _check_options(*, repeats: bool) -> None:
 
     `repeats`: whether it compares two runs.
     """
-    given = given_options()
-    ignored = next((given[name] for name in (_OF_TABLES if repeats else _OF_REPEATS) if name in given), None)
-    if ignored:
+    ignored = given_option(_OF_TABLES if repeats else _OF_REPEATS)
+    if ignored is not None:
         raise click.UsageError(f"expected {ignored} {'without' if repeats else 'with'} --repeat: it has no effect here")
 
 
