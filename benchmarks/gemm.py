@@ -18,7 +18,6 @@ import torch
 from contest import BEST, OURS, Promise, Row, arguments, report
 from timing import check, compiled, race
 from torch import Tensor
-from torch.nn import functional
 
 PROMISED = ("bmm", "mm_plus_mm")
 GROUPS = (*PROMISED, "gated_mm")
@@ -90,14 +89,10 @@ def pair_row(shape: object, more: int, rounds: int, compile_too: bool) -> Row:
 
 def gated_row(sizes: tuple[int, int, int], rounds: int, compile_too: bool) -> Row:
     """Measure one gated product, [M, K] by [K, 2 * N] stored by columns."""
-    from nojit.kernels.gated_mm import gated_mm
+    from nojit.kernels.gated_mm import gated_mm, reference
 
     m, n, k = sizes
-
-    def torchs(x: Tensor, weights: Tensor) -> Tensor:
-        gate, up = torch.mm(x, weights).chunk(2, -1)
-        return functional.silu(gate) * up
-
+    torchs = reference.gated_mm
     functions = {OURS: gated_mm, "torch": torchs} | ({"compiled": compiled(torchs)} if compile_too else {})
     # outputs near one: the products of large factors would be rounded too coarsely to compare
     given = (random(m, k), random(2 * n, k).mul_(k**-0.5).mT)
