@@ -155,31 +155,42 @@ def _first(call: attention.Call) -> Tensor:
 
 def conv2d(what: str, draw: Random, rounds: int) -> Row:
     """Measure a convolution of images, channels-last, `forward`, or one of its gradients, `input_grad` and `weight_grad`."""
-    from nojit.kernels.conv.problems import Shape
-
     channels = draw.choice((3, size(draw, 8, 512, 8), size(draw, 8, 512, 8), size(draw, 8, 512, 8)))
     results, side = size(draw, 16, 512, 8), size(draw, 7, 224)
-    taps, stride = draw.choice((1, 3, 3, 3, 5, 7)), draw.choice((1, 1, 2))
+    window = draw.choice((1, 3, 3, 3, 5, 7)), draw.choice((1, 1, 2))
     # at most 2^28 elements in input and output each
     batch = min(size(draw, 1, 64), max(1, (1 << 28) // (side * side * max(channels, results))))
-    name = f"{batch} x {channels} x {side}^2 to {results}, {taps} x {taps}{f' by {stride}' * (stride > 1)}"
-    return conv.measure(
-        Shape(name, batch, channels, results, (side, side), taps, stride), what, rounds, compile_too=False
-    )
+    return convolution(what, (batch, channels, results), (side, side), window, rounds)
 
 
 def conv3d(draw: Random, rounds: int) -> Row:
     """Measure a convolution of volumes, channels-last."""
-    from nojit.kernels.conv.problems import Shape
-
     channels, results = draw.choice((3, size(draw, 8, 512, 8), size(draw, 8, 512, 8))), size(draw, 16, 512, 8)
     frames, side = size(draw, 4, 32), size(draw, 7, 112)
-    taps, stride = draw.choice((1, 3, 3, 3)), draw.choice((1, 1, 2))
+    window = draw.choice((1, 3, 3, 3)), draw.choice((1, 1, 2))
     batch = min(size(draw, 1, 16), max(1, (1 << 27) // (frames * side * side * max(channels, results))))
-    name = f"{batch} x {channels} x {frames} x {side}^2 to {results}, {taps} x {taps} x {taps}{f' by {stride}' * (stride > 1)}"
-    return conv.measure(
-        Shape(name, batch, channels, results, (frames, side, side), taps, stride), "forward", rounds, compile_too=False
-    )
+    return convolution("forward", (batch, channels, results), (frames, side, side), window, rounds)
+
+
+def convolution(
+    what: str, sizes: tuple[int, int, int], positions: tuple[int, ...], window: tuple[int, int], rounds: int
+) -> Row:
+    """Measure a convolution or a gradient of it.
+
+    Args:
+        what: as for `conv2d`.
+        sizes: batch, channels of the input and of the result.
+        positions: spatial sizes; the last two are equal.
+        window: taps in each dimension, and the stride.
+        rounds: the number of turns.
+    """
+    from nojit.kernels.conv.problems import Shape
+
+    (batch, channels, results), (*frames, side, _), (taps, stride) = sizes, positions, window
+    places = " x ".join((*map(str, frames), f"{side}^2"))
+    steps = " x ".join([str(taps)] * len(positions)) + f" by {stride}" * (stride > 1)
+    name = f"{batch} x {channels} x {places} to {results}, {steps}"
+    return conv.measure(Shape(name, batch, channels, results, positions, taps, stride), what, rounds, compile_too=False)
 
 
 def sparse(draw: Random, rounds: int) -> Row:
