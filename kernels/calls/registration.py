@@ -69,12 +69,10 @@ def _direct(
     kinds = [str(each.type) for each in arguments]
     places = [place for place, kind in enumerate(kinds) if "Tensor" in kind]
     # torch counts what is written to, and records lists of tensors in a way of its own
-    if any(each.kwarg_only or each.alias_info is not None for each in arguments) or any(
-        "List" in kinds[place] for place in places
-    ):
+    writes = any(each.kwarg_only or each.alias_info is not None for each in arguments)
+    if writes or any("List" in kinds[place] for place in places):
         return op  # type: ignore[no-any-return]
     apply = None if backward is None else _function(op.name(), run, backward, save).apply
-
     count = len(arguments)
 
     def call(*values: Any, **named: Any) -> Any:
