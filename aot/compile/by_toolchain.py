@@ -65,6 +65,11 @@ class ToolchainCompiler:
         self._compilers = dict(compilers)
 
     @property
+    def tritons(self) -> tuple[tuple[str, str], ...]:
+        """Name and version of Triton of each toolchain."""
+        return tuple((name, compiler.tritons[0][1]) for name, compiler in self._compilers.items())
+
+    @property
     def notes(self) -> Notes:
         """Files and variables that the processes of all toolchains read."""
         notes = Notes()

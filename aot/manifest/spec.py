@@ -32,6 +32,7 @@ _NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,199}$(?!\n)"
 _LEAF = r"^[A-Za-z_][A-Za-z0-9_]{0,199}(\.[0-9]{1,3})*$(?!\n)"
 _EFFECT = r"^[A-Za-z_][A-Za-z0-9_]{0,99}(\.[A-Za-z_]{1,99})?$(?!\n)"
 _VERSION = r"^[0-9][A-Za-z0-9_.+!]{0,99}$(?!\n)"
+_TRITON = r"^>=[0-9]{1,4}(\.[0-9]{1,4}){1,2}$(?!\n)"
 _SOURCE = r"^[^:]+:[A-Za-z_].*$(?!\n)"
 PATTERNS = {
     _NAME: "a name of at most 200 letters, digits and '_', not first a digit",
@@ -40,6 +41,7 @@ PATTERNS = {
     BUNDLE_NAME: BUNDLE_NAME_WORDS,
     _VERSION: "a version of at most 100 digits, letters, '.', '_', '+' and '!', first a digit",
     TOOLCHAIN_NAME: TOOLCHAIN_WORDS,
+    _TRITON: "the oldest Triton that compiles the kernel, such as '>=3.7'",
     _SOURCE: EXPECTED,
 }
 """Description of each string pattern that the types below use, for error messages."""
@@ -262,6 +264,13 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             description="Int params that grow with the batch, such as the number of rows. With `NOJIT_BATCH_INVARIANT=1` they select no config."
         ),
     ] = []
+    triton: Annotated[
+        str,
+        Meta(
+            pattern=_TRITON,
+            description="The oldest Triton that compiles the kernel, such as `>=3.7`. Builds without such a Triton leave the kernel out.",
+        ),
+    ] = ""
     tuning: Annotated[TuningSpec | None, Meta(description="The problem key, and the configs to try.")] = None
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from nojit.aot.compile.sources.file_facts import content_of, link_of, listed, listing_of, still
 from nojit.aot.pipeline.report import BuildResult, Done, as_found, decode_report
 from nojit.aot.pipeline.stamp_file import read_stamp, write_stamp
@@ -113,7 +114,7 @@ class SearchedNames:
 def _stamp(kept: dict[str, Any]) -> Stamp:
     result, twins = map(result_of, kept["reports"])
     warned, twins_warned = map(tuple, kept["warned"])
-    absent = tuple(Absence(each["bundle"], each["kernel"], tuple(each["archs"])) for each in kept["absent"])
+    absent = tuple(msgspec.convert(each, Absence) for each in kept["absent"])
     done = Done(result, twins if kept["twins"] else None, absent, warned, twins_warned)
     return Stamp(done, tuple((kind, words) for kind, words in kept["told"]))
 

@@ -19,6 +19,10 @@ class Compiler(Protocol):
     def toolchains(self) -> tuple[str, ...]:
         """Names of its toolchains, the default one first; empty for the only one of a build that names none."""
 
+    @property
+    def tritons(self) -> tuple[tuple[str, str], ...]:
+        """Name and version of Triton of each toolchain, in the order of `toolchains`; the name is empty if nothing names it."""
+
     def of(self, names: Sequence[str]) -> Compiler:
         """Return a compiler with some of the toolchains; this one if `names` is empty.
 

@@ -78,13 +78,14 @@ def _expand_for_chip(entry: ManifestEntry, arch: str, wanted: Wanted) -> Expande
 
 
 def list_variants(entry: ManifestEntry, arch: str, wanted: Wanted, mistakes: Mistakes) -> ExpandedKernel:
-    """Return the variants of a kernel for an arch; no variants if its entry has a mistake.
+    """Return the variants of a kernel for an arch; no variants if its entry has a mistake or needs a newer Triton.
 
     `wanted`: profile, whether the build is for tuning, limit on variants.
     """
     with mistakes.within(entry.text).caught():
         if entry.read.listable:
-            return _expand(entry, arch, wanted)
+            found = _expand(entry, arch, wanted)
+            return found if entry.compiles else ExpandedKernel(entry, arch, Expansion((), 0))
     return ExpandedKernel(entry, arch, Expansion((), 0))
 
 

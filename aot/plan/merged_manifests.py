@@ -17,7 +17,7 @@ from nojit.aot.manifest.text import ManifestText
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.existing_bundles import ExistingBundle
 from nojit.aot.plan.function_facts import SourcePlace, module_of
-from nojit.aot.variants.toolchain_configs import check_toolchains, tables_for, with_toolchains
+from nojit.aot.variants.toolchain_configs import check_toolchains, compiling, tables_for, with_toolchains
 from nojit.aot.variants.tuned_tables import check_tuned, read_folder
 from nojit.aot.variants.variant import functions_in
 from nojit.runtime.base.suggestions import did_you_mean, nearest_or_few
@@ -78,7 +78,9 @@ class ManifestEntry:
     manifest: Path
     text: ManifestText
     toolchains: tuple[str, ...]
-    """Names of the bundle's toolchains, the default one first."""
+    """Names of the bundle's toolchains that compile the kernel, the default one first; empty if the build names none."""
+    compiles: bool = True
+    """False if every Triton of the build is older than the kernel needs."""
     tuned: list[TunedTable] = field(default_factory=list)
 
     @property
@@ -120,10 +122,10 @@ class Merging:
     tuning: bool
     """True if the bundles are for tuning."""
 
-    def toolchains(self, bundle: BundleSpec, text: ManifestText, mistakes: Mistakes) -> tuple[str, ...] | None:
-        """Return the names of a bundle's toolchains; None, and a mistake, if the build lacks one."""
+    def tritons(self, bundle: BundleSpec, text: ManifestText, mistakes: Mistakes) -> tuple[tuple[str, str], ...] | None:
+        """Return name and version of a bundle's toolchains; None, and a mistake, if the build lacks one."""
         try:
-            return self.compiler.of(bundle.toolchains).toolchains
+            return self.compiler.of(bundle.toolchains).tritons
         except ManifestError as error:
             mistakes.within(text).add(error.what, got=error.got, at="$.bundle.toolchains")
             return None
@@ -154,11 +156,13 @@ def merge_manifests(
                 got=f"version {reading.bundle.version!r}, archs {reading.bundle.archs} and toolchains {reading.bundle.toolchains}",
                 at="$.bundle",
             )
-        names = merging.toolchains(reading.bundle, reading.text, mistakes)
-        if names is None:
+        tritons = merging.tritons(reading.bundle, reading.text, mistakes)
+        if tritons is None:
             continue
         for kernel in reading.kernels:
-            check_toolchains(kernel.spec, names, kernel.key, found)
+            check_toolchains(kernel.spec, tritons, kernel.key, found)
+            able = compiling(kernel.spec, tritons)
+            names = tuple(filter(None, able))
             spec = with_toolchains(kernel.spec, names, tuning=merging.tuning)
             other = owners.setdefault((bundle.name, spec.name), path)
             if other is not path:
@@ -168,7 +172,7 @@ def merge_manifests(
             folders = path.parent.absolute(), merging.project.absolute()
             where = f"{path} kernel {spec.name}"
             place = SourcePlace(spec.source, folders[0], where, folders[1], tuple(_modules_of(spec)))
-            entries.append(ManifestEntry(replace(kernel, spec=spec), place, path, reading.text, names))
+            entries.append(ManifestEntry(replace(kernel, spec=spec), place, path, reading.text, names, bool(able)))
     if merging.tuned:
         _attach_tables([entry for _, entries in bundles.values() for entry in entries], manifests, mistakes)
     return bundles

@@ -65,6 +65,8 @@ class Plan:
     """The manifests of its kernels."""
     absent: tuple[str, ...] = ()
     """Names of the kernels without a variant, sorted; for a tuning bundle, only kernels that have a tuning space."""
+    too_new: tuple[tuple[str, str], ...] = ()
+    """Name, and `triton` of the manifest, of each absent kernel that needs a newer Triton than the build has."""
     profile: str = "full"
     only: tuple[str, ...] = ()
     """Names of the bundle's kernels, sorted, if its manifests have more kernels; empty if it has all of them."""
@@ -117,8 +119,9 @@ def absent_kernels(plans: Sequence[Plan]) -> tuple[Absence, ...]:
     Args:
         plans: plans of all archs, including those without kernels.
     """
-    absent: dict[tuple[str, str], list[str]] = {}
+    absent: dict[tuple[str, str, str], list[str]] = {}
     for plan in plans:
+        needed = dict(plan.too_new)
         for name in plan.absent:
-            absent.setdefault((plan.bundle.name, name), []).append(plan.arch)
-    return tuple(Absence(bundle, kernel, tuple(archs)) for (bundle, kernel), archs in absent.items())
+            absent.setdefault((plan.bundle.name, name, needed.get(name, "")), []).append(plan.arch)
+    return tuple(Absence(bundle, kernel, tuple(archs), triton) for (bundle, kernel, triton), archs in absent.items())

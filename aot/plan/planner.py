@@ -155,6 +155,7 @@ class _Work:
         touched = self.wanted & ({kernel.spec.name for kernel in kernels} | there)
         kernels, kept = (kernels, self.kept) if touched else ((), ())
         names = {entry.spec.name for entry in self.entries if entry.spec.has_space or not tuning}
+        too_new = {entry.spec.name: entry.spec.triton for entry in self.entries if not entry.compiles}
         return Plan(
             bundle=_renamed(self.bundle) if tuning else self.bundle,
             arch=self.arch,
@@ -162,6 +163,7 @@ class _Work:
             tuning=tuning,
             manifests=tuple(dict.fromkeys(entry.manifest for entry in self.entries)),
             absent=tuple(sorted(names - {kernel.spec.name for kernel in kernels})),
+            too_new=tuple(sorted((name, triton) for name, triton in too_new.items() if name in names)),
             profile=profile,
             only=self.only,
             kept=kept,

@@ -15,6 +15,8 @@ class Absence:
     kernel: str
     archs: tuple[str, ...]
     """Architectures of the build for which the kernel has no variant."""
+    triton: str = ""
+    """The oldest Triton that compiles the kernel, such as ``>=3.7``, if the build has only older ones; else empty."""
 
 
 @dataclass(frozen=True, slots=True)

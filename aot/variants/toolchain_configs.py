@@ -6,7 +6,8 @@ a tuning bundle by every toolchain. The runtime knows the choice as an option of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,20 +21,42 @@ from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import TuningError
 from nojit.runtime.tuning.tuned_tables import TunedConfig, TunedTable
 
-__all__ = ["check_toolchains", "tables_for", "with_toolchain", "with_toolchains"]
+__all__ = ["check_toolchains", "compiling", "tables_for", "with_toolchain", "with_toolchains"]
 
 
-def check_toolchains(spec: KernelSpec, names: Sequence[str], place: str, mistakes: Mistakes) -> None:
-    """Add a mistake for each toolchain in an entry that the build lacks.
+def compiling(spec: KernelSpec, tritons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the names of the toolchains whose Triton is new enough for a kernel.
+
+    Args:
+        spec: the manifest entry of the kernel; its `triton` is the oldest release that compiles it.
+        tritons: name and version of each toolchain. An unknown version, which is empty, counts as new enough.
+    """
+    oldest = _release(spec.triton.removeprefix(">="))
+    return tuple(name for name, version in tritons if not version or _release(version) >= oldest)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version: (3, 7, 0) for ``3.7.0+git1`` and for ``3.7``."""
+    found = re.match(r"[0-9]+(\.[0-9]+)*", version)
+    numbers = tuple(map(int, found[0].split("."))) if found else ()
+    return (*numbers, 0, 0, 0)[:3]
+
+
+def check_toolchains(spec: KernelSpec, tritons: Sequence[tuple[str, str]], place: str, mistakes: Mistakes) -> None:
+    """Add a mistake for each toolchain in an entry that the build lacks, or that is too old for the kernel.
 
     Args:
         spec: the manifest entry of a kernel.
-        names: names of the bundle's toolchains.
+        tritons: name and version of each toolchain of the bundle; the name is empty if nothing names it.
         place: key path of the entry in the manifest.
         mistakes: receives the mistakes.
     """
+    names, able = tuple(name for name, _ in tritons if name), compiling(spec, tritons)
     for key, name in _named(spec):
-        if name not in names:
+        if name in names and name not in able:
+            what = f"expected a toolchain that compiles the kernel, whose triton is {spec.triton!r}"
+            mistakes.add(what, got=repr(name), at=f"{place}.{key}")
+        elif name not in names:
             known = ", ".join(names) or "none is named"
             what = f"expected a toolchain of the bundle ({known}): list it in `toolchains` of [bundle], or pass --toolchain"
             mistakes.add(what, got=f"{name!r}{did_you_mean(name, tuple(names))}", at=f"{place}.{key}")

@@ -67,6 +67,10 @@ class FakeCompiler:
     reached: tuple[tuple[str, str], ...] = ()
     toolchains: tuple[str, ...] = ()
 
+    @property
+    def tritons(self) -> tuple[tuple[str, str], ...]:
+        return tuple((name, name) for name in self.toolchains) or (("", self.version),)
+
     def of(self, names: Sequence[str]) -> FakeCompiler:
         for name in names:
             if name not in self.toolchains:

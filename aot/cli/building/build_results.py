@@ -76,16 +76,18 @@ def plan_document(plans: Sequence[Plan], absent: Sequence[Absence]) -> dict[str,
     }
 
 
-def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence]) -> None:
+def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence], tritons: Sequence[str]) -> None:
     """Show the bundles that are not built for lack of a kernel, as warnings, then the omitted kernels of others, as notes.
 
     Args:
         view: shows the messages.
         plans: all plans, including those without a kernel.
-        absent: the kernels that the plans omit because of profile or architecture.
+        absent: the kernels that the plans omit because of profile, architecture or Triton.
+        tritons: versions of Triton of the build.
     """
     what = "config to measure" if any(plan.tuning for plan in plans) else "variant"
     _warn_of_bundles(view, [plan for plan in plans if not plan.kernels], {one.bundle for one in absent}, what)
+    _tell_of_triton(view, absent, tritons)
     built: dict[str, set[str]] = {}
     for plan in plans:
         if plan.kernels:
@@ -93,13 +95,26 @@ def warn_of_absent(view: View, plans: Sequence[Plan], absent: Sequence[Absence])
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in absent:
         archs = tuple(arch for arch in one.archs if arch in built.get(one.bundle, ()))
-        if archs:
+        if archs and not one.triton:
             alike.setdefault((one.bundle, archs), []).append(one.kernel)
     profiles = {(plan.bundle.name, plan.arch): plan.profile for plan in plans}
     for (bundle, archs), kernels in alike.items():
         has = "has" if len(kernels) == 1 else "have"
         view.note(
             f"{few(kernels, _FEW)} of {bundle} {has} no {what} for {', '.join(archs)} in profile {profiles[bundle, archs[0]]}"
+        )
+
+
+def _tell_of_triton(view: View, absent: Sequence[Absence], tritons: Sequence[str]) -> None:
+    needed: dict[tuple[str, str], list[str]] = {}
+    for one in absent:
+        if one.triton:
+            needed.setdefault((one.bundle, one.triton), []).append(one.kernel)
+    for (bundle, triton), kernels in needed.items():
+        need = "needs" if len(kernels) == 1 else "need"
+        view.note(
+            f"{bundle} leaves out {few(kernels, _FEW)}, which {need} Triton {triton}: "
+            f"this build has {', '.join(tritons)}; install a newer one, or add --toolchain VERSION=VENV"
         )
 
 

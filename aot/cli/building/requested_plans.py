@@ -99,7 +99,7 @@ def _plan_manifests(
         raise ManifestError(
             "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning", got="none", where=where
         )
-    warn_of_absent(view, planned, absent)
+    warn_of_absent(view, planned, absent, [version for _, version in compiler.tritons])
     tell_of_kept(view, plans)
     if not plans:
         raise ManifestError(

@@ -95,6 +95,12 @@ class SourceCompiler:
         """No names: `nojit.aot.compile.by_toolchain.ToolchainCompiler` names toolchains."""
         return ()
 
+    @property
+    def tritons(self) -> tuple[tuple[str, str], ...]:
+        """The version of its Triton, under an empty name."""
+        version: str = self._opened().call("version") if self.triton is None else self.triton.version
+        return (("", version),)
+
     def of(self, names: Sequence[str]) -> SourceCompiler:
         """Return this compiler.
 

@@ -53,8 +53,10 @@ __all__ = [
     "prepare",
     "toolchain",
     "toolchains",
+    "tritons",
     "variant_key",
     "variant_keys",
+    "version",
     "warm_up",
 ]
 
@@ -63,6 +65,13 @@ _DOUBLES_SHAPES = tuple(map(int, triton.__version__.split(".")[:2])) < (3, 9)
 
 toolchains: Final[tuple[str, ...]] = ()
 """No names: `nojit.aot.compile.by_toolchain` names toolchains."""
+tritons: Final[tuple[tuple[str, str], ...]] = (("", triton.__version__),)
+"""The version of Triton, under an empty name."""
+
+
+def version() -> str:
+    """Return the version of Triton."""
+    return tritons[0][1]
 
 
 def of(names: Sequence[str]) -> Any:

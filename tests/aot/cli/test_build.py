@@ -159,6 +159,27 @@ def test_arch_without_variants_is_said(
     assert "expected a variant to build" in none.stderr
 
 
+def test_kernels_that_need_a_newer_triton_are_named_once(
+    run: Run, document: Document, use_compiler: Use, manifest: Path, tmp_path: Path
+) -> None:
+    use_compiler(version="3.6.0")
+    text = manifest.read_text()
+    manifest.write_text(text.replace('name = "neg"', 'name = "neg"\ntriton = ">=3.7"'))
+    words = ("build", manifest, "--arch", "sm_80", "--arch", "sm_90", "--out", tmp_path / "out", "-j", 1)
+    note = "demo leaves out neg, which needs Triton >=3.7: this build has 3.6.0; "
+    # the last builds nothing: the bundles are up to date
+    for more in (["--dry-run"], [], []):
+        lines = run(*words, *more).stderr.splitlines()
+        assert [line for line in lines if "neg" in line] == [
+            note + "install a newer one, or add --toolchain VERSION=VENV"
+        ]
+        absent = document(*words, *more)["absent"]
+        assert absent == [{"bundle": "demo", "kernel": "neg", "archs": ["sm_80", "sm_90"], "triton": ">=3.7"}]
+    alone = run(*words, "--kernel", "neg", "--dry-run")
+    assert alone.exit_code == 1
+    assert note in alone.stderr
+
+
 def test_kernels_without_variants_are_named(
     run: Run, document: Document, use_compiler: Use, manifest: Path, tmp_path: Path
 ) -> None:
@@ -170,7 +191,7 @@ def test_kernels_without_variants_are_named(
         lines = run(*words, *more).stderr.splitlines()
         assert "neg of demo has no variant for sm_80, sm_90 in profile full" in lines
         absent = document(*words, *more)["absent"]
-        assert absent == [{"bundle": "demo", "kernel": "neg", "archs": ["sm_80", "sm_90"]}]
+        assert absent == [{"bundle": "demo", "kernel": "neg", "archs": ["sm_80", "sm_90"], "triton": ""}]
     # nothing went wrong
     assert run(*words, "--dry-run", "-q").stderr == run("-q", *words, "--dry-run").stderr == ""
     assert document(*words, "--dry-run", "--kernel", "add")["absent"] == []

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nojit.aot.plan.plan import Plan
+from nojit.aot.plan.plan import Plan, absent_kernels
 from nojit.aot.plan.planner import make_plans
+from nojit.aot.variants.left_out import Absence
 from nojit.runtime.errors import ManifestError, NojitError
 
 from tests.aot.conftest import HEADER, KERNEL
@@ -176,3 +177,46 @@ def test_a_table_of_another_toolchain_is_refused(plan, tuned):
         match=r"expected a toolchain of the bundle \(3\.9, 3\.8\): add --toolchain 3\.6=VENV, or tune again, got '3\.6'",
     ):
         plan(ADD + CONFIG + TUNING, ("3.9", "3.8"))
+
+
+NEWER = ADD.replace("[kernel.params]", 'triton = ">=3.7"\n[kernel.params]')
+
+
+@pytest.mark.parametrize("version", ["3.7.0", "3.7", "3.10.1", "3.9.0+git1a2b", "4.0", ""])
+def test_a_triton_that_is_new_enough_compiles_a_kernel_that_needs_it(write_manifest, tmp_path, version):
+    compiler = FakeCompiler(tmp_path / "journal", SOURCES, version=version)
+    (made,) = make_plans([write_manifest(NEWER + CONFIG)], (), "full", compiler)
+    assert (made.count(), made.absent, made.too_new) == (1, (), ())
+
+
+def test_a_kernel_that_needs_a_newer_triton_is_left_out(write_manifest, tmp_path):
+    other = (ADD + CONFIG).replace('"add"', '"mul"')
+    path = write_manifest(NEWER + CONFIG + other)
+    compiler = FakeCompiler(tmp_path / "journal", SOURCES, version="3.6.0")
+    (made,) = make_plans([path], (), "full", compiler)
+    assert [kernel.spec.name for kernel in made.kernels] == ["mul"]
+    assert (made.absent, made.too_new) == (("add",), (("add", ">=3.7"),))
+    (absence,) = absent_kernels([made])
+    assert absence == Absence("demo", "add", ("sm_90",), ">=3.7")
+
+
+def test_mistakes_of_a_kernel_that_is_left_out_are_reported(write_manifest, tmp_path):
+    path = write_manifest(NEWER + CONFIG + "[[kernel.exclude]]\nwhen = \"BLOCK == 'x'\"\n")
+    with pytest.raises(ManifestError, match="exclude"):
+        make_plans([path], (), "full", FakeCompiler(tmp_path / "journal", SOURCES, version="3.6.0"))
+
+
+def test_only_toolchains_that_are_new_enough_compile_a_kernel(plan):
+    assert chosen(plan(NEWER + CONFIG, ("3.6", "3.9"))) == [("3.9", None)]
+    assert chosen(plan(NEWER + CONFIG, ("3.6", "3.9", "3.8"))) == [("3.9", "3.9")]
+
+
+def test_a_toolchain_that_is_too_old_for_a_kernel_is_refused_where_it_is_named(plan):
+    with pytest.raises(ManifestError, match=r"compiles the kernel, whose triton is '>=3.7', got '3.6'.*toolchain"):
+        plan(NEWER + CONFIG + 'toolchain = "3.6"\n', ("3.6", "3.9"))
+
+
+@pytest.mark.parametrize("written", ["3.7", ">3.7", ">=3", ">= 3.7", "==3.7", ">=3.7,<3.9", ""])
+def test_a_requirement_of_another_form_is_refused(plan, written):
+    with pytest.raises(ManifestError, match=r"the oldest Triton that compiles the kernel, such as '>=3\.7'.*\.triton"):
+        plan(NEWER.replace(">=3.7", written) + CONFIG)
