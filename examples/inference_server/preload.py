@@ -12,7 +12,15 @@ from nojit.kernels import library
 
 OWN = ("choose_first", "choose_next", "embed_rows", "place_heads")
 """Kernels of the example: kernel.py, decoder.toml."""
-EVERYWHERE = ("bmm_merge", "flex_decoding", "flex_decoding_merge", "rms_norm_fwd", "swiglu", "swiglu_rectangles", *OWN)
+EVERYWHERE = (
+    "bmm_merge",
+    "flex_decoding_merge",
+    "flex_decoding_one",
+    "rms_norm_fwd",
+    "swiglu",
+    "swiglu_rectangles",
+    *OWN,
+)
 """Kernels that the model launches on any device."""
 ON_HOPPER = ("bmm_few", "bmm_row", "bmm_sm90", "bmm_tiles_sm90", "flash_attention_fwd_sm90")
 ELSEWHERE = ("bmm", "flash_attention_fwd")

@@ -14,7 +14,7 @@ import torch
 from nojit.kernels.attention.widths import FLEX_WIDTH_MIN, tile_width, tile_widths
 from nojit.kernels.calls.memos import DIRECT, Caller, new_contiguous
 from nojit.kernels.calls.strides import kv_strides, named
-from nojit.kernels.calls.tensor_maps import nothing, processors
+from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors
 from nojit.kernels.calls.torch_state import for_caching
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.mask_operands import MaskOperands
@@ -25,7 +25,11 @@ from torch import Tensor
 __all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
 
 UNIT: Final = 16
-"""Rows of partial results are padded to a multiple of this many elements."""
+"""Rows of partial results are padded to a multiple of this many elements; widths and strides of aligned operands are multiples, too."""
+_ONE_ROWS: Final = 16
+"""The most heads that share keys in the kernel for one query: the rows of its tile."""
+_GRID_MOST: Final = 65535
+"""The most batches, and heads of keys, of the kernel for one query: they are dimensions of its grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,17 @@ class Decoding:
         """Query heads whose queries share a tile: all that read one key head, or 1 if heads have different blocks."""
         alone = self.mask.words.mode == "bitmap" and self.mask.spans is not None and self.mask.spans.shape[1] > 1
         return 1 if alone else self.sizes.group
+
+    @property
+    def is_one(self) -> bool:
+        """True if `flex_decoding_one` serves the call: one aligned 16-bit query of each sequence, a band, scores as they are."""
+        sizes = self.sizes
+        plain = self.mask.words.mode == "band" and self.mod.function is None and sizes.q_len == 1
+        small = sizes.group <= _ONE_ROWS and max(sizes.batch, sizes.kv_heads) <= _GRID_MOST
+        if not (plain and small and self.q.element_size() == 2) or is_unaligned(self.q, self.k, self.v):
+            return False
+        strides = (*_strides(self.q)[:2], *_strides(self.k), *_strides(self.v))
+        return all(number % UNIT == 0 for number in (sizes.head_dim, sizes.v_dim, *strides))
 
     @property
     def programs(self) -> int:
@@ -91,6 +106,14 @@ def splits_for(decoding: Decoding, *, alone: bool = False) -> int:
     return splits_of(programs, max(seen, KEYS), processors(decoding.q))
 
 
+def _strides(operand: Tensor) -> tuple[int, int, int]:
+    """Return the strides of all dimensions but the last; 0 for one of size 1, which may have any."""
+    by_batch, by_head, by_row, _ = (
+        0 if size == 1 else stride for size, stride in zip(operand.shape, operand.stride(), strict=True)
+    )
+    return by_batch, by_head, by_row
+
+
 @cache
 def _unread(device: torch.device) -> tuple[Tensor, Tensor]:
     """Return an int32 and an fp32 tensor that stand for absent tensors, which no kernel reads."""
@@ -132,22 +155,17 @@ def launch_attention(
 
     `caller`: allocates and launches, or also records both for replays.
     """
+    if decoding.is_one:
+        _launch_one(decoding, out, lse, parts, splits, options, caller)
+        return
     ints, floats = _unread(decoding.q.device)
     caller.constant(ints, floats)
     sizes, mask = decoding.sizes, decoding.mask
-    block_d, block_dv = tile_widths(sizes.head_dim, sizes.v_dim, FLEX_WIDTH_MIN)
     pointers, numbers = mod_arguments(decoding.mod, floats, decoding.q)
     tables, flags = _mask_arguments(mask, sizes, ints)
     caller.launch(
         "flex_decoding_blocks" if mask.words.mode == "bitmap" else "flex_decoding",
-        q_ptr=decoding.q,
-        k_ptr=decoding.k,
-        v_ptr=decoding.v,
-        out_ptr=out,
-        lse_ptr=floats if lse is None else lse,
-        part_ptr=floats if parts is None else parts,
-        lens_ptr=ints if decoding.kv_lens is None else decoding.kv_lens,
-        table_ptr=ints if decoding.page_table is None else decoding.page_table,
+        **_tensors(decoding, out, lse, parts),
         **tables,
         **pointers,
         scale=decoding.scale,
@@ -173,11 +191,72 @@ def launch_attention(
         **named("stride_s", "bh", _mask_strides(mask)),
         **numbers,
         SCORE_MOD=decoding.mod.function,
-        PAGED=decoding.page_table is not None,
-        BLOCK_D=block_d,
-        BLOCK_DV=block_dv,
+        **_case(decoding),
         **options,
     )
+
+
+def _launch_one(
+    decoding: Decoding,
+    out: Tensor,
+    lse: Tensor | None,
+    parts: Tensor | None,
+    splits: int,
+    options: Mapping[str, int],
+    caller: Caller,
+) -> None:
+    """Launch the kernel for one query.
+
+    `caller`: allocates and launches, or also records both for replays.
+    """
+    ints, floats = _unread(decoding.q.device)
+    caller.constant(ints, floats)
+    sizes = decoding.sizes
+    caller.launch(
+        "flex_decoding_one",
+        **_tensors(decoding, out, lse, parts),
+        scale=decoding.scale,
+        **_bounds(decoding.mask, sizes),
+        has_lens=int(decoding.kv_lens is not None),
+        has_lse=int(lse is not None),
+        batch=sizes.batch,
+        kv_heads=sizes.kv_heads,
+        group=sizes.group,
+        kv_len=sizes.kv_len,
+        splits=splits,
+        width=part_width(sizes.v_dim),
+        page_bits=sizes.page_bits,
+        head_dim=sizes.head_dim,
+        v_dim=sizes.v_dim,
+        **named("stride_q", "bh", _strides(decoding.q)[:2]),
+        **named("stride_k", "bhn", _strides(decoding.k)),
+        **named("stride_v", "bhn", _strides(decoding.v)),
+        **named("stride_o", "bh", _strides(out)[:2]),
+        stride_tb=0 if decoding.page_table is None else decoding.page_table.stride(0),
+        **_case(decoding),
+        **options,
+    )
+
+
+def _tensors(decoding: Decoding, out: Tensor, lse: Tensor | None, parts: Tensor | None) -> dict[str, Tensor]:
+    """Return the operands and results by the names of params; another tensor stands for an absent one."""
+    ints, floats = _unread(decoding.q.device)
+    return {
+        "q_ptr": decoding.q,
+        "k_ptr": decoding.k,
+        "v_ptr": decoding.v,
+        "out_ptr": out,
+        "lse_ptr": floats if lse is None else lse,
+        "part_ptr": floats if parts is None else parts,
+        "lens_ptr": ints if decoding.kv_lens is None else decoding.kv_lens,
+        "table_ptr": ints if decoding.page_table is None else decoding.page_table,
+    }
+
+
+def _case(decoding: Decoding) -> dict[str, int]:
+    """Return the constexprs that the kernels share, by name."""
+    block_d, block_dv = tile_widths(decoding.sizes.head_dim, decoding.sizes.v_dim, FLEX_WIDTH_MIN)
+    return {"PAGED": decoding.page_table is not None, "BLOCK_D": block_d, "BLOCK_DV": block_dv}
 
 
 def launch_merge(parts: Tensor, out: Tensor, lse: Tensor | None, sizes: Sizes, caller: Caller = DIRECT) -> None:
@@ -209,13 +288,17 @@ def _mask_arguments(mask: MaskOperands, sizes: Sizes, unread: Tensor) -> tuple[d
     if mask.spans is not None and mask.blocks is not None and mask.bits is not None:
         tables = {"spans_ptr": mask.spans, "blocks_ptr": mask.blocks, "bits_ptr": mask.bits}
         return tables, {"block": mask.words.block}
+    spans = {"spans_ptr": unread if mask.spans is None else mask.spans}
+    return spans, {**_bounds(mask, sizes), "has_spans": int(mask.spans is not None)}
+
+
+def _bounds(mask: MaskOperands, sizes: Sizes) -> dict[str, int]:
+    """Return the bounds of a band by the names of params."""
     # replace an absent bound by one past all positions; sums with it stay within 32 bits
     most = sizes.kv_len + sizes.q_len
     left = -most if mask.words.left is None else max(-most, min(mask.words.left, most))
     right = most if mask.words.right is None else max(-most, min(mask.words.right, most))
-    has_spans, from_end = int(mask.spans is not None), int(mask.words.from_end)
-    numbers = {"left": left, "right": right, "from_end": from_end, "has_spans": has_spans}
-    return {"spans_ptr": unread if mask.spans is None else mask.spans}, numbers
+    return {"left": left, "right": right, "from_end": int(mask.words.from_end)}
 
 
 def _mask_strides(mask: MaskOperands) -> tuple[int, int]:

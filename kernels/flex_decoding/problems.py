@@ -37,6 +37,7 @@ _CASE: Final = ("SCORE_MOD", "PAGED", "BLOCK_D", "BLOCK_DV")
 ROLES: Final[Mapping[str, Roles]] = {
     "flex_decoding": Roles(("BLOCK_M", "BLOCK_N"), (), _CASE),
     "flex_decoding_blocks": Roles(("BLOCK_M", "BLOCK_N"), (), _CASE),
+    "flex_decoding_one": Roles(("BLOCK_M", "BLOCK_N"), (), ("PAGED", "BLOCK_D", "BLOCK_DV")),
     "flex_decoding_merge": Roles(("BLOCK_S",), (), ("BLOCK_DV",)),
 }
 _UNIT: Final = 128
@@ -201,7 +202,15 @@ def _drawn(use: str) -> tuple[Shape, ...]:
     for masks in _KINDS:
         known = [one for one in PROBLEMS["tune"] if one.mask in masks]
         found |= {one.name: one for one in spread(known, lambda masks=masks: _draw(numbers, masks), _far, count)}  # type: ignore[misc]  # bound now
+    known, single = [one for one in PROBLEMS["tune"] if one.q_len == 1], draws("flex_decoding/one", use)
+    found |= {one.name: one for one in spread(known, lambda: _draw_one(single), _far, count)}
     return tuple(found.values())
+
+
+def _draw_one(numbers: Random) -> Shape:
+    """Draw a shape of `flex_decoding_one`, without pages."""
+    kv_heads, group = numbers.choice((1, 2, 4, 8)), numbers.choice((1, 4, 5, 8))
+    return _shape(_batch(numbers), kv_heads, group, q_len=1, kv_len=_kv_len(numbers), dim=numbers.choice((64, 128)))
 
 
 def _draw(numbers: Random, masks: Sequence[str]) -> Shape:
@@ -353,9 +362,14 @@ class MergeProblem(_Problem):
 
 def merged_splits(shape: Shape) -> int:
     """Return the number of splits that the operator would choose for a shape."""
-    nothing = torch.empty(0)
-    call = Decoding(nothing, nothing, nothing, None, None, band_of_words(False, None, None), NO_MOD, shape.sizes, 1.0)
-    return splits_for(call)
+    return splits_for(_sized(shape))
+
+
+def _sized(shape: Shape) -> Decoding:
+    """Return a call with the sizes of a shape, without memory and without its mask."""
+    q = torch.empty(shape.batch, shape.heads, shape.q_len, shape.dim, dtype=torch.bfloat16, device="meta")
+    k = torch.empty(shape.batch, shape.kv_heads, shape.kv_len, shape.dim, dtype=torch.bfloat16, device="meta")
+    return Decoding(q, k, k, None, None, band_of_words(False, None, None), NO_MOD, shape.sizes, 1.0)
 
 
 def problems(use: str) -> tuple[DecodingProblem | MergeProblem, ...]:
@@ -368,8 +382,11 @@ def problems(use: str) -> tuple[DecodingProblem | MergeProblem, ...]:
     shapes = _tuned() if use == "tune" else [*PROBLEMS.get(use, ()), *_drawn(use)]
     blocks = [one for one in shapes if one.mask in _MODS]
     spans = [one for one in shapes if one.mask not in _MODS]
+    # one table of configs serves calls with and without pages: those without are measured
+    alone = [one for one in spans if _sized(one).is_one]
     return (
-        *(DecodingProblem(one, "flex_decoding") for one in spans),
+        *(DecodingProblem(one, "flex_decoding") for one in spans if one not in alone),
+        *(DecodingProblem(one, "flex_decoding_one") for one in alone if not one.page),
         *(DecodingProblem(one, "flex_decoding_blocks") for one in blocks),
         *(MergeProblem(one, "flex_decoding_merge") for one in (*spans, *blocks) if merged_splits(one) > 1),
     )

@@ -167,6 +167,10 @@ def _other_cases() -> Iterator[Case]:
     for words in ((("is_causal", True),), (("window", (90, 3)),), (("is_causal", True), ("window", 64))):
         for splits in (1, 2, 7, 40):
             yield Case(torch.float16, lengths=(9, 1000), lens=True, splits=splits, words=words)
+    for words, heads in itertools.product(((), (("is_causal", True),), (("window", (90, 3)),)), (1, 2, 8)):
+        for splits in (None, 1, 3, 40):
+            yield Case(torch.float16, lens=True, splits=splits, words=words, kv_heads=heads)
+            yield Case(torch.bfloat16, (64, 64), lengths=(1, 131), page=32, splits=splits, words=words, kv_heads=heads)
     for mod in ("relative", "chain"):
         yield Case(torch.bfloat16, mod=mod, lens=True, lengths=(5, 600))
     for q_len, heads in itertools.product(MANY, (1, 2, 8)):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels import library
 from nojit.kernels.block_mask.masks import Causal, Documents, Prefix, Window, create_block_mask
-from nojit.kernels.flex_decoding import flex_decoding, reference
+from nojit.kernels.flex_decoding import flex_decoding, launch, reference
 from nojit.kernels.flex_decoding.problems import DecodingProblem, MergeProblem, Shape
 from nojit.kernels.flex_decoding.splits import KEYS, MOST, WAVES, splits_of
 from nojit.kernels.score_mod.mods import Alibi, Chain, DenseBias, RelativeBias, SoftCap
@@ -293,6 +293,106 @@ def test_splits_read_no_list_past_its_end():
         torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
 
 
+# -- one query of each sequence --------------------------------------------------------------------------------------
+
+
+def launched(call) -> list[str]:
+    """List the kernels that a call launches."""
+    names = []
+    before = library.CURRENT.source.provider
+    with library.override(lambda name: names.append(name) or before(name)):
+        call()
+    return names
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (1, 1, 1, 1, 1, 16),
+        (2, 4, 1, 1, 300, 64),
+        (3, 32, 2, 1, 129, 128),
+        (1, 10, 2, 1, 700, 48),
+        (1, 4, 4, 1, 65, 256),
+        (2, 2, 2, 1, 3, 96),
+    ],
+    ids=str,
+)
+def test_one_query_is_as_accurate_as_torchs(sizes, splits):
+    check(*make(*sizes, dtype=torch.bfloat16), splits=splits)
+
+
+@pytest.mark.parametrize("dims", [(32, 80), (192, 128), (128, 16)], ids=str)
+def test_widths_of_one_query_may_differ(dims):
+    check(*make(2, 4, 2, 1, 150, dims[0], dtype=torch.float16, v_dim=dims[1]), splits=2)
+
+
+@pytest.mark.parametrize("splits", [1, 4])
+@pytest.mark.parametrize("words", [{}, {"is_causal": True}, {"window": (200, 0)}, {"window": 3}], ids=str)
+@pytest.mark.parametrize("size", [None, 16, 64])
+def test_one_query_of_given_lengths_in_pages_and_windows(size, words, splits):
+    q, k, v = make(6, 4, 2, 1, 400, 64, dtype=torch.float16)
+    lens = torch.tensor([400, 0, 1, 64, 129, 399], dtype=torch.int32)
+    for batch, length in enumerate(lens.tolist()):
+        k[batch, :, length:], v[batch, :, length:] = float("nan"), float("nan")
+    out = check(q, k, v, kv_lens=lens, splits=splits, **words)
+    if size is not None:
+        k_pool, v_pool, table = paged(k, v, size)
+        more = {"kv_lens": lens, "page_table": table, "splits": splits, "enable_gqa": True}
+        assert torch.equal(flex_decoding(q, k_pool, v_pool, **words, **more), out)
+
+
+@pytest.mark.parametrize("mask", [Causal(250), Window(20, 3, 200), Causal(-3), Causal(1000)], ids=str)
+def test_one_query_in_a_band_from_the_first_key(mask):
+    call = make(1, 4, 2, 1, 330, 64, dtype=torch.float16)
+    check(*call, mask_mod=mask, splits=2)
+
+
+@pytest.mark.parametrize("words", [{}, {"splits": 3}, {"window": (70, 0)}, {"kv_lens": [300, 2]}], ids=str)
+@pytest.mark.parametrize("dim", [144, 256])
+def test_one_query_gives_the_bits_of_the_kernel_for_many(monkeypatch, dim, words):
+    q, k, v = make(2, 8, 2, 1, 300, dim, dtype=torch.float16)
+    # at this width both kernels have the same tile, and a call with options is not cached
+    words = {"enable_gqa": True, "return_lse": True, "splits": 1, "kernel_options": {"BLOCK_N": 32}} | words
+    if "kv_lens" in words:
+        words["kv_lens"] = torch.tensor(words["kv_lens"], dtype=torch.int32)
+    own = flex_decoding(q, k, v, **words)
+    monkeypatch.setattr(launch, "_ONE_ROWS", 0)
+    for one, other in zip(own, flex_decoding(q, k, v, **words), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_strides_of_one_query_are_free():
+    q, k, v = make(2, 4, 4, 1, 83, 64, dtype=torch.float16)
+    for arrange in (
+        lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+        lambda x: torch.cat([x, x], -1)[..., x.shape[-1] :],
+        lambda x: torch.cat([x.flatten()[:3], x.flatten()])[3:].view(x.shape),
+        lambda x: x[:1, :1].expand_as(x),
+    ):
+        check(arrange(q), arrange(k), arrange(v), splits=2)
+    check(q, k[:1], v[:1], splits=2)
+
+
+def test_kernels_of_calls():
+    def kernels(sizes, *words, dtype=torch.float16, **named):
+        return launched(lambda: flex_decoding(*make(*sizes, dtype=dtype), *words, enable_gqa=True, **named))
+
+    one, few = (2, 4, 2, 1, 40, 64), (2, 4, 2, 2, 40, 64)
+    assert kernels(one, splits=1) == ["flex_decoding_one"]
+    assert kernels(one, splits=2, is_causal=True) == ["flex_decoding_one", "flex_decoding_merge"]
+    assert kernels((1, 16, 1, 1, 40, 64), splits=1) == ["flex_decoding_one"]
+    assert kernels((1, 17, 1, 1, 40, 64), splits=1) == ["flex_decoding"]
+    assert kernels(one, splits=1, dtype=torch.float32) == ["flex_decoding"]
+    assert kernels((2, 4, 2, 1, 40, 40), splits=1) == ["flex_decoding"], "rows of 80 bytes are not aligned"
+    assert kernels(one, SoftCap(2.0), splits=1) == ["flex_decoding"]
+    assert kernels(few, splits=1) == ["flex_decoding"]
+    intervals = create_block_mask(lambda b, h, q_idx, kv_idx: kv_idx <= 9 * h + q_idx, None, 4, 1, 40, "cpu")
+    assert kernels(one, None, intervals, splits=1) == ["flex_decoding"]
+    bitmap = create_block_mask(dilated, None, None, 1, 40, "cpu")
+    assert kernels(one, None, bitmap, splits=1) == ["flex_decoding_blocks"]
+
+
 # -- score modifications ---------------------------------------------------------------------------------------------
 
 
@@ -553,7 +653,8 @@ def test_autocast_lowers_operands():
 @pytest.mark.parametrize(
     "problem",
     [
-        DecodingProblem(Shape("pages", 2, 4, 2, 1, 512, 64, page=16), "flex_decoding"),
+        DecodingProblem(Shape("pages", 2, 4, 2, 2, 512, 64, "causal", page=16), "flex_decoding"),
+        DecodingProblem(Shape("one", 2, 4, 2, 1, 512, 64), "flex_decoding_one"),
         DecodingProblem(Shape("causal", 1, 4, 1, 5, 256, 64, "causal"), "flex_decoding"),
         DecodingProblem(Shape("dilated", 1, 4, 2, 2, 512, 64, "dilated"), "flex_decoding_blocks"),
         DecodingProblem(Shape("other", 1, 4, 2, 2, 512, 64, "every other"), "flex_decoding_blocks"),

@@ -191,6 +191,7 @@ FEWER = {
     "flex_attention_bwd_dq": 40,
     "flex_decoding_blocks": 55,
     "flex_decoding_merge": 12,
+    "flex_decoding_one": 32,
     "mixed_mm_few": 58,
     "mixed_mm_sm90": 26,
     "rms_norm_fwd": 6,
