@@ -82,6 +82,20 @@ def test_a_captured_call_follows_lengths_and_pages(operators, splits):
         assert_accurate(result, exact, torchs)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("dim", [64, 128, 256])
+@pytest.mark.parametrize("splits", [None, 1, 3])
+def test_pages_give_the_bits_of_rows(operators, dtype, dim, splits):
+    """Calls with and without pages run the same tiles, and sum in the same order."""
+    q, k, v = (view((3, heads, length, dim), dtype, seed)
+               for seed, (heads, length) in enumerate(((8, 1), (2, 2048), (2, 2048))))  # fmt: skip
+    lens = torch.tensor([2048, 77, 1500], dtype=torch.int32, device="cuda")
+    words = {"enable_gqa": True, "kv_lens": lens, "splits": splits}
+    table = torch.arange(3 * 128, dtype=torch.int32, device="cuda").view(3, 128)
+    pools = [x.unflatten(2, (128, 16)).transpose(1, 2).flatten(0, 1) for x in (k, v)]
+    assert same_bits(flex_decoding(q, *pools, page_table=table, **words), flex_decoding(q, k, v, **words))
+
+
 def test_graphs_on_two_streams_do_not_disturb_each_other(operators):
     """Parts have memory of their own for each captured call: no counter and no workspace is shared."""
     q, k, v = (view((1, heads, length, 128), torch.bfloat16, seed)
