@@ -18,7 +18,7 @@ from nojit.kernels.calls.tensor_maps import is_unaligned, nothing, processors
 from nojit.kernels.calls.torch_state import for_caching
 from nojit.kernels.flex_decoding.checks import Sizes
 from nojit.kernels.flex_decoding.mask_operands import MaskOperands
-from nojit.kernels.flex_decoding.splits import KEYS, splits_of, tile_height
+from nojit.kernels.flex_decoding.splits import KEYS, TILES, Costs, costs_of_one, splits_of, tile_height
 from nojit.kernels.score_mod.modification import Modification, mod_arguments
 from torch import Tensor
 
@@ -103,7 +103,17 @@ def splits_for(decoding: Decoding, *, alone: bool = False) -> int:
     if alone:
         programs //= max(decoding.sizes.batch, 1)
         seen = decoding.sizes.kv_len if decoding.mask.words.mode == "bitmap" else seen
-    return splits_of(programs, max(seen, KEYS), processors(decoding.q))
+    return splits_of(programs, max(seen, KEYS), processors(decoding.q), _costs(decoding))
+
+
+def _costs(decoding: Decoding) -> Costs:
+    """Return the costs of a program of the call's kernel."""
+    if not decoding.is_one:
+        return TILES
+    sizes = decoding.sizes
+    width, _ = tile_widths(sizes.head_dim, sizes.v_dim, FLEX_WIDTH_MIN)
+    row_bytes = (sizes.head_dim + sizes.v_dim) * decoding.q.element_size()
+    return costs_of_one(width, row_bytes, sizes.group * part_width(sizes.v_dim) * torch.float32.itemsize)
 
 
 def _strides(operand: Tensor) -> tuple[int, int, int]:

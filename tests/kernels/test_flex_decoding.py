@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
@@ -9,7 +11,7 @@ from nojit.kernels import library
 from nojit.kernels.block_mask.masks import Causal, Documents, Prefix, Window, create_block_mask
 from nojit.kernels.flex_decoding import flex_decoding, launch, reference
 from nojit.kernels.flex_decoding.problems import DecodingProblem, MergeProblem, Shape
-from nojit.kernels.flex_decoding.splits import KEYS, MOST, WAVES, splits_of
+from nojit.kernels.flex_decoding.splits import KEYS, MOST, TILES, WAVES, costs_of_one, splits_of
 from nojit.kernels.score_mod.mods import Alibi, Chain, DenseBias, RelativeBias, SoftCap
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
@@ -672,17 +674,29 @@ def test_problems_say_what_launches_write(interpreter, problem):
         assert (output.float() - expected).abs().max() <= tolerance
 
 
+ONE_COSTS = costs_of_one(128, row_bytes=512, part_bytes=4 * 144 * 4)
+
+
 @given(st.integers(1, 5_000), st.integers(1, 1 << 20), st.sampled_from([1, 20, 108, 132, 148]))
 def test_splits_fill_waves_and_are_never_empty(programs, keys, processors):
-    splits = splits_of(programs, keys, processors)
-    steps = -(-keys // KEYS)
-    assert 1 <= splits <= min(steps, MOST)
-    if programs >= 2 * WAVES * 2 * processors:
-        assert splits == 1
-    if programs <= processors and steps >= 16 * processors:
-        assert 2 * programs * splits > processors, "most of the device would be idle"
+    # programs of the model in nanoseconds share the memory's bandwidth: a part of the SMs can take up all of it
+    for costs, busy in ((TILES, 2), (ONE_COSTS, 4)):
+        splits = splits_of(programs, keys, processors, costs)
+        steps = -(-keys // KEYS)
+        assert 1 <= splits <= min(steps, MOST)
+        if programs >= 2 * WAVES * 2 * processors:
+            assert splits == 1
+        if programs <= processors and steps >= 16 * processors:
+            assert busy * programs * splits > processors, "most of the device would be idle"
 
 
+@pytest.mark.parametrize("costs", [TILES, ONE_COSTS])
 @pytest.mark.parametrize(("programs", "keys", "splits"), [(16 * 8, 8192, 1), (64 * 8, 4096, 1), (8, 65536, 16)])
-def test_splits_of_what_speed_is_promised_for(programs, keys, splits):
-    assert splits_of(programs, keys, 132) == splits
+def test_splits_of_what_speed_is_promised_for(programs, keys, splits, costs):
+    assert splits_of(programs, keys, 132, costs) == splits
+
+
+def test_longer_merges_give_fewer_splits():
+    found = [splits_of(8, 4096, 132, replace(ONE_COSTS, merge=merge)) for merge in (0.0, 2e3, 1e5)]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1] == 1
