@@ -41,14 +41,16 @@ class Costs:
 
 TILES: Final = Costs(at_once=1, keys=KEYS, start=1, step=1, share=0, merge=2, part=0)
 """Costs in units of a step, for kernels of several queries. With two programs on an SM, each would wait for the other's keys."""
-_TILES_OF_ONE: Final = {64: (3, 128), 128: (1, 128), 256: (1, 32)}
-"""For the kernel for one query, by BLOCK_D: programs that run on an SM at a time, by shared memory, and keys in a tile."""
+_AT_ONCE: Final = {64: 3, 128: 3, 256: 2}
+"""Programs of the kernel for one query that run on an SM at a time, by BLOCK_D: as many as shared memory holds."""
+_TILE: Final = 8192
+"""Elements of a tile of keys of that kernel, for each BLOCK_D."""
 _RATE: Final = 4300.0
 """Bytes per nanosecond that an H200 reads."""
-_PART_RATE: Final = 2000.0
-"""Bytes of parts per nanosecond that programs write, and the merge kernel reads from the L2 cache."""
-_START, _STEP, _MERGE = 1500.0, 1000.0, 2500.0
-"""Nanoseconds of `Costs.start`, `Costs.step` and `Costs.merge`."""
+_PART_RATE: Final = 700.0
+"""Bytes of parts per nanosecond that programs write, and the merge kernel reads."""
+_START, _STEP, _MERGE = 2000.0, 1000.0, 2400.0
+"""Nanoseconds of `Costs.start`, `Costs.step` and `Costs.merge`. These five are fitted to 180 random calls on an H200."""
 
 
 def costs_of_one(width: int, row_bytes: int, part_bytes: int) -> Costs:
@@ -59,8 +61,8 @@ def costs_of_one(width: int, row_bytes: int, part_bytes: int) -> Costs:
         row_bytes: bytes of a row of keys and a row of values.
         part_bytes: bytes of the part that a program writes.
     """
-    at_once, keys = _TILES_OF_ONE[width]
-    return Costs(at_once, keys, _START, _STEP, keys * row_bytes / _RATE, _MERGE, part_bytes / _PART_RATE)
+    keys = _TILE // width
+    return Costs(_AT_ONCE[width], keys, _START, _STEP, keys * row_bytes / _RATE, _MERGE, part_bytes / _PART_RATE)
 
 
 def tile_height(rows: int) -> int:

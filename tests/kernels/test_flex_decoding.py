@@ -11,7 +11,7 @@ from nojit.kernels import library
 from nojit.kernels.block_mask.masks import Causal, Documents, Prefix, Window, create_block_mask
 from nojit.kernels.flex_decoding import flex_decoding, launch, reference
 from nojit.kernels.flex_decoding.problems import DecodingProblem, MergeProblem, Shape
-from nojit.kernels.flex_decoding.splits import KEYS, MOST, TILES, WAVES, costs_of_one, splits_of
+from nojit.kernels.flex_decoding.splits import MOST, TILES, WAVES, costs_of_one, splits_of
 from nojit.kernels.score_mod.mods import Alibi, Chain, DenseBias, RelativeBias, SoftCap
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
@@ -682,7 +682,7 @@ def test_splits_fill_waves_and_are_never_empty(programs, keys, processors):
     # programs of the model in nanoseconds share the memory's bandwidth: a part of the SMs can take up all of it
     for costs, busy in ((TILES, 2), (ONE_COSTS, 4)):
         splits = splits_of(programs, keys, processors, costs)
-        steps = -(-keys // KEYS)
+        steps = -(-keys // costs.keys)
         assert 1 <= splits <= min(steps, MOST)
         if programs >= 2 * WAVES * 2 * processors:
             assert splits == 1
@@ -690,10 +690,12 @@ def test_splits_fill_waves_and_are_never_empty(programs, keys, processors):
             assert busy * programs * splits > processors, "most of the device would be idle"
 
 
-@pytest.mark.parametrize("costs", [TILES, ONE_COSTS])
-@pytest.mark.parametrize(("programs", "keys", "splits"), [(16 * 8, 8192, 1), (64 * 8, 4096, 1), (8, 65536, 16)])
-def test_splits_of_what_speed_is_promised_for(programs, keys, splits, costs):
-    assert splits_of(programs, keys, 132, costs) == splits
+@pytest.mark.parametrize(
+    ("programs", "keys", "splits", "splits_of_one"), [(128, 8192, 1, 1), (512, 4096, 1, 1), (8, 65536, 16, 49)]
+)
+def test_splits_of_what_speed_is_promised_for(programs, keys, splits, splits_of_one):
+    assert splits_of(programs, keys, 132, TILES) == splits
+    assert splits_of(programs, keys, 132, ONE_COSTS) == splits_of_one
 
 
 def test_longer_merges_give_fewer_splits():
