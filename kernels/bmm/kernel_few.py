@@ -99,6 +99,47 @@ def _add_row(acc, b, a_ptrs, inside, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexp
 
 
 @triton.jit
+def row_sums(
+    a_ptr,
+    b_ptr,
+    cols,
+    is_inside,
+    k_len,
+    stride_am,
+    stride_bn,
+    ROWS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Return the products of `ROWS` rows of a, one or two, with the columns `cols` of b that are inside: fp32 [BLOCK_N, ROWS].
+
+    With several `STAGES`, copies of b run ahead through shared memory; with one, values go to registers, and the programs
+    of a multiprocessor hide one another's loads.
+    """
+    end = k_len // VECTOR * VECTOR
+    lanes = tl.arange(0, BLOCK_K)
+    pitch_a = stride_am // VECTOR * VECTOR
+    pitch_b = stride_bn // VECTOR * VECTOR
+    wide = cols.to(tl.int64)[:, None]
+    first = tl.zeros((BLOCK_N, BLOCK_K // VECTOR), tl.float32)
+    second = first
+    for start in tl.range(0, end, BLOCK_K, num_stages=STAGES):
+        k = start + lanes
+        inside = k < end
+        b_inside = inside[None, :] & is_inside[:, None]
+        b = tl.load(b_ptr + (wide * pitch_b + k[None, :]), mask=b_inside, other=0.0, eviction_policy="evict_first")
+        b = b.to(tl.float32)
+        first = _add_row(first, b, a_ptr + k, inside, BLOCK_N, BLOCK_K)
+        if ROWS == 2:
+            second = _add_row(second, b, a_ptr + pitch_a + k, inside, BLOCK_N, BLOCK_K)
+    sums = tl.sum(first, 1)[:, None]
+    if ROWS == 2:
+        sums = tl.join(tl.sum(first, 1), tl.sum(second, 1))
+    return sums
+
+
+@triton.jit
 def bmm_row_kernel(
     a_ptr,
     b_ptr,
@@ -124,29 +165,10 @@ def bmm_row_kernel(
 ):
     """Write the same as `bmm_few_kernel` for `ROWS` rows of a, one or two, with multiply-adds in place of tensor cores.
 
-    With several `STAGES`, copies of b run ahead through shared memory; with one, values go to registers, and the programs
-    of a multiprocessor hide one another's loads. Grid: cdiv(n_len, BLOCK_N).
+    Grid: cdiv(n_len, BLOCK_N).
     """
-    end = k_len // VECTOR * VECTOR
     cols = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    lanes = tl.arange(0, BLOCK_K)
-    pitch_a = stride_am // VECTOR * VECTOR
-    pitch_b = stride_bn // VECTOR * VECTOR
-    wide = cols.to(tl.int64)[:, None]
-    first = tl.zeros((BLOCK_N, BLOCK_K // VECTOR), tl.float32)
-    second = first
-    for start in tl.range(0, end, BLOCK_K, num_stages=STAGES):
-        k = start + lanes
-        inside = k < end
-        b_inside = inside[None, :] & (cols < n_len)[:, None]
-        b = tl.load(b_ptr + (wide * pitch_b + k[None, :]), mask=b_inside, other=0.0, eviction_policy="evict_first")
-        b = b.to(tl.float32)
-        first = _add_row(first, b, a_ptr + k, inside, BLOCK_N, BLOCK_K)
-        if ROWS == 2:
-            second = _add_row(second, b, a_ptr + pitch_a + k, inside, BLOCK_N, BLOCK_K)
-    sums = tl.sum(first, 1)[:, None]
-    if ROWS == 2:
-        sums = tl.join(tl.sum(first, 1), tl.sum(second, 1))
+    sums = row_sums(a_ptr, b_ptr, cols, cols < n_len, k_len, stride_am, stride_bn, ROWS, BLOCK_N, BLOCK_K, STAGES)
     _store(
         sums, tl.arange(0, ROWS), cols, m_len, n_len, out_ptr, input_ptr, activation, alpha, beta,
         stride_cm, stride_cn, stride_om, stride_on, EPILOGUE,

@@ -22,8 +22,10 @@ __all__ = ["GATES", "Gated", "prepare"]
 GATES: Final = {"silu": "swiglu", "gelu": "geglu", "relu": "reglu"}
 """The pointwise operator that gates with each activation."""
 FUSED: Final = "silu"
-"""The activation of the sm_90 kernel."""
+"""The activation of both kernels."""
 KERNEL: Final = "gated_mm_sm90"
+ROW_KERNEL: Final = "gated_mm_row"
+"""The kernel of calls whose product is one for `bmm_row`."""
 SHALLOW: Final = 128
 """The sm_90 kernel needs a greater K: the first steps of a tile hide the gate of the tile before it."""
 PLAIN: Final = (0, 1.0, 0.0)
@@ -60,6 +62,19 @@ class _Fused(Gated):
 
 
 @dataclass(frozen=True, slots=True)
+class _Row(Gated):
+    """One launch of the kernel for one row."""
+
+    numbers: dict[str, int]
+    """Sizes and strides by the names of the kernel's params."""
+
+    def __call__(self, a: Tensor, b: Tensor, out: Tensor | None, caller: Caller = DIRECT) -> Tensor:
+        result = new_contiguous(caller, a, (1, self.numbers["n_len"])) if out is None else out
+        caller.launch(ROW_KERNEL, a_ptr=a, b_ptr=b, out_ptr=result, **self.numbers)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
 class _Apart(Gated):
     """A product, and a pointwise operator on its halves."""
 
@@ -88,14 +103,27 @@ def prepare(
         maps_run: returns whether sm_90 kernels, which take TMA descriptors, may run on a tensor's device; by default, it
             asks the device.
     """
-    fits = activation == FUSED and not is_unaligned(a, b, out) and (maps_run or takes_maps)(a) and library.has(KERNEL)
-    fused = _fused(a, b, out) if fits else None
-    return fused or _Apart(products.prepare(a, b, None, None, False, maps_run), activation)
+    chosen: Gated | None = None
+    if activation == FUSED and not is_unaligned(a, b) and (maps_run or takes_maps)(a):
+        chosen = _one_launch(a, b, out)
+    return chosen or _Apart(products.prepare(a, b, None, None, False, maps_run), activation)
 
 
-def _fused(a: Tensor, b: Tensor, out: Tensor | None) -> _Fused | None:
-    """Return the launch of the sm_90 kernel; None if it cannot take the operands, or would not pay."""
+def _one_launch(a: Tensor, b: Tensor, out: Tensor | None) -> Gated | None:
+    """Return one launch for aligned operands on a device that takes maps; None if two launches pay more."""
     left, right = layout_of(a, 1), layout_of(b, 1)
+    few_rows = None if library.is_batch_invariant() else few_rows_of(left, right, processors(a))
+    if few_rows is None:
+        return _fused(left, right, out, a) if library.has(KERNEL) and not is_unaligned(out) else None
+    if len(a) > 1 or not library.has(ROW_KERNEL):
+        return None
+    cols = b.shape[1] // 2
+    stride = 1 if out is None else out.stride(1)
+    return _Row({"n_len": cols, "k_len": len(b), "stride_bn": few_rows.strides[1], "stride_on": stride})
+
+
+def _fused(left: Layout, right: Layout, out: Tensor | None, a: Tensor) -> _Fused | None:
+    """Return the launch of the sm_90 kernel; None if it cannot take the operands, or would not pay."""
     (_, rows, depth), cols = left.shape, right.shape[2] // 2
     result = Layout((1, rows, cols), (0, cols, 1)) if out is None else layout_of(out, 1)
     size = a.element_size()
@@ -105,8 +133,6 @@ def _fused(a: Tensor, b: Tensor, out: Tensor | None) -> _Fused | None:
     count = processors(a)
     tile = FIXED
     if not library.is_batch_invariant():
-        if few_rows_of(left, right, count) is not None:
-            return None
         chosen = tile_of(maps[:2], (rows, cols, depth), count)
         if chosen is None:
             return None

@@ -30,7 +30,7 @@ class Case:
     """Whether the weights are stored by columns, as those of linear layers are."""
     activation: str = "silu"
     tile: tuple[int, int] | None = None
-    """The tile of one launch; None for two kernels."""
+    """The tile of one launch of several rows; None for two kernels."""
     offset: int = 0
 
     @property
@@ -39,7 +39,7 @@ class Case:
             str(self.dtype)[6:],
             "columns" if self.columns else "",
             self.activation,
-            "two kernels" if self.tile is None else f"{self.tile[0]} x {self.tile[1]}",
+            "one row" if self.m == 1 else "two kernels" if self.tile is None else f"{self.tile[0]} x {self.tile[1]}",
             f"offset {self.offset}" if self.offset else "",
         )
         return f"{self.m} {self.n} {self.k} {' '.join(filter(None, flags))}"
@@ -55,7 +55,8 @@ class Case:
         with ExitStack() as stack:
             stack.callback(op._MEMO.forget)
             op._MEMO.forget()
-            stack.enter_context(mock.patch.object(launch, "few_rows_of", return_value=None))
+            if self.m > 1:
+                stack.enter_context(mock.patch.object(launch, "few_rows_of", return_value=None))
             stack.enter_context(mock.patch.object(launch, "tile_of", return_value=self.tile))
             return (gated_mm(*self.inputs(), activation=self.activation),)
 
@@ -76,6 +77,7 @@ def cases() -> Iterator[Case]:
             for tile, m in itertools.product(SIDES, (300, 9)):
                 yield Case(m, dtype=dtype, columns=columns, tile=tile)
         yield Case(dtype=dtype, columns=columns, activation=activation)
+        yield Case(1, dtype=dtype, columns=columns, activation=activation)
     for columns, tile in itertools.product((False, True), SIDES):
         yield Case(1000, 1032, 4104, columns=columns, tile=tile)
         yield Case(65, 8, 136, columns=columns, tile=tile)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from nojit.aot.manifest.reader import load_manifest
 from nojit.aot.variants.expand import expand_kernel
 from nojit.kernels import library
+from nojit.kernels.bmm import launch as products
 from nojit.kernels.gated_mm import gated_mm, launch, reference
 from nojit.kernels.gated_mm.cost import SIDES, tile_of
 from nojit.kernels.products.matrices import Layout, mapped
@@ -132,6 +133,66 @@ class TestByTwoKernels:
                 call()
 
 
+class TestOneRow:
+    """What `sm_90` runs for one row, if maps describe the operands and the weights are stored by columns."""
+
+    asked: list[str]
+
+    @pytest.fixture(autouse=True)
+    def device(self, interpreted: Interpreter, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Have a device that takes maps, where kernels of one row run."""
+        sm90.pretend(monkeypatch, launch)
+        sm90.pretend(monkeypatch, products)
+        self.asked = []
+        with library.override(lambda name: sm90.noted(interpreted(name), name, self.asked)):
+            yield
+
+    @pytest.mark.parametrize("dtype", FLOATS[:2], ids=str)
+    @pytest.mark.parametrize("sizes", [(37, 1048), (1, 8), (8, 2056), (264, 520)], ids=str)
+    def test_any_sizes(self, sizes, dtype):
+        n, k = sizes
+        check([sm90.stored((1, k), False, dtype), sm90.stored((k, 2 * n), True, dtype)])
+        assert self.asked == ["gated_mm_row"]
+
+    def test_out_may_lie_any_way_and_nothing_beside_it_is_written(self):
+        values = [sm90.stored((1, 72), False), sm90.stored((72, 52), True)]
+        wide = torch.full((1, 80), 7.0).bfloat16()
+        check(values, out=wide[:, 1:79:3])
+        assert self.asked == ["gated_mm_row"]
+        assert (wide[:, [0, 2, 3, 79]] == 7).all()
+
+    def test_nothing_past_the_operands_is_read(self):
+        wide_a, wide_b = (torch.full(shape, float("nan")).bfloat16() for shape in ((3, 272), (96, 272)))
+        check([wide_a[1:2, :264].normal_(), wide_b[8:80, :264].normal_().mT])
+        assert self.asked == ["gated_mm_row"]
+
+    def test_other_calls_run_on_other_kernels(self):
+        def launched(
+            m: int, activation: str = "silu", columns: bool = True, *, batch_invariant: bool = False
+        ) -> list[str]:
+            names: list[str] = []
+            values = sm90.stored((m, 136), False), sm90.stored((136, 144), columns)
+            with library.override(lambda name: lambda *_, **__: names.append(name), batch_invariant=batch_invariant):
+                gated_mm(*values, activation=activation)
+            return names
+
+        assert launched(1) == ["gated_mm_row"]
+        assert launched(1, "gelu") == ["bmm_row", "geglu"]
+        assert launched(2) == ["bmm_row", "swiglu_rectangles"]
+        assert launched(1, batch_invariant=True) == ["gated_mm_sm90"]
+        assert launched(1, columns=False) == ["gated_mm_sm90"]
+
+    def test_a_bundle_without_the_kernel_runs_two(self, interpreted):
+        def provide(name: str) -> Any:
+            if name == launch.ROW_KERNEL:
+                raise KernelNotFoundError("none", got=name)
+            return sm90.noted(interpreted(name), name, self.asked)
+
+        with library.override(provide):
+            check([sm90.stored((1, 72), False), sm90.stored((72, 48), True)])
+        assert self.asked == ["bmm_row", "swiglu"]
+
+
 class TestOverMaps:
     """What `sm_90` runs where maps describe all operands."""
 
@@ -213,6 +274,6 @@ def test_every_tile_has_a_kernel(sizes, columns):
 @cache
 def built() -> frozenset[tuple[object, ...]]:
     """Return the tiles of `gated_mm_sm90`."""
-    (spec,) = load_manifest(MANIFEST).kernel
+    (spec,) = (kernel for kernel in load_manifest(MANIFEST).kernel if kernel.name == launch.KERNEL)
     variants = expand_kernel(spec, "sm_90", "here").variants
     return frozenset((dict(variant.axes)["BLOCK_M"], dict(variant.axes)["BLOCK_N"]) for variant in variants)

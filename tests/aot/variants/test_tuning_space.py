@@ -151,6 +151,7 @@ UNTUNED = {
     "flash_attention_bwd_sm90",
     "flex_attention_bwd_captured",
     "flex_attention_bwd_sm90",
+    "gated_mm_row",
     "gated_mm_sm90",
     "grouped_mm",
     "grouped_mm_depth",
