@@ -56,7 +56,14 @@ def sum_steps(
         sums = ()
         for _ in gl.static_range(COLUMNS // WIDTH):
             sums = sums + (gl.zeros([OWNED, WIDTH], gl.float32, layout),)  # noqa: RUF005 - Triton's tuples
-        sums = _promote_steps(OWN, sums, memory, barriers, used, place, first, last, vectors, SCALES, TILE, TOGETHER)
+        # a consumer alone has nobody who multiplies while it adds; with scales of blocks, registers do not suffice
+        ALONE: gl.constexpr = TILE[0] == OWNED and COLUMNS == WIDTH and not has_blocks(SCALES)
+        if ALONE and TILE[3] >= 2 * TOGETHER:
+            sums = (_promote_in_turn(OWN, sums[0], memory, barriers, used, last - first, TILE, TOGETHER),)
+        else:
+            sums = _promote_steps(
+                OWN, sums, memory, barriers, used, place, first, last, vectors, SCALES, TILE, TOGETHER
+            )
     return sums
 
 
@@ -139,8 +146,7 @@ def _promote_steps(
         scales = _block_scales(vectors, row, col, first, sums, SCALES)
     for step in range(first, last, TOGETHER):
         number = used + step - first
-        for ahead in gl.static_range(TOGETHER):
-            mbarrier.wait(full.index((number + ahead) % COUNT), (number + ahead) // COUNT & 1)
+        _await_steps(full, number, COUNT, TOGETHER)
         grown = ()
         for part in gl.static_range(PARTS):
             product = _start_product(DOWN, ACROSS + part, memory, number, sums[part], TILE, TOGETHER)
@@ -153,14 +159,69 @@ def _promote_steps(
                 coming = _block_scales(vectors, row, col, gl.minimum(step + 1, last - 1), sums, SCALES)
             product = warpgroup_mma_wait(0, deps=(product,))
             if part == PARTS - 1:
-                for ahead in gl.static_range(TOGETHER):
-                    mbarrier.arrive(empty.index((number + ahead) % COUNT))
+                _release_steps(empty, number, COUNT, TOGETHER)
             factor = _factor(scales, part, SCALES)
             grown = grown + (sums[part] + product * by_columns * factor,)  # noqa: RUF005 - Triton's tuples
         sums = grown
         if BLOCKS:
             scales = coming
     return sums
+
+
+@gluon.jit
+def _promote_in_turn(OWN: gl.constexpr, acc, memory, barriers, used, count, TILE: gl.constexpr, TOGETHER: gl.constexpr):
+    """Return what `_promote_steps` does for `count` steps of one group of columns without scales.
+
+    Tensor cores multiply `TOGETHER` steps while the product of the steps before is added to the fp32 sums.
+    """
+    empty = barriers[1]
+    COUNT: gl.constexpr = TILE[3]
+    # a part of K may be empty
+    if count > 0:
+        even = _start_steps(barriers[0], OWN, memory, used, acc, TILE, TOGETHER)
+        # two products by name: a copy of one that tensor cores still write would wait for it
+        for step in range(TOGETHER, count - TOGETHER, 2 * TOGETHER):
+            odd = _start_steps(barriers[0], OWN, memory, used + step, acc, TILE, TOGETHER)
+            product = warpgroup_mma_wait(1, deps=(even,))
+            _release_steps(empty, used + step - TOGETHER, COUNT, TOGETHER)
+            acc = acc + product
+            even = _start_steps(barriers[0], OWN, memory, used + step + TOGETHER, acc, TILE, TOGETHER)
+            product = warpgroup_mma_wait(1, deps=(odd,))
+            _release_steps(empty, used + step, COUNT, TOGETHER)
+            acc = acc + product
+        latest = used + count - TOGETHER
+        if count // TOGETHER % 2 == 0:
+            odd = _start_steps(barriers[0], OWN, memory, latest, acc, TILE, TOGETHER)
+            product = warpgroup_mma_wait(1, deps=(even,))
+            _release_steps(empty, latest - TOGETHER, COUNT, TOGETHER)
+            acc = acc + product
+            product = warpgroup_mma_wait(0, deps=(odd,))
+        else:
+            product = warpgroup_mma_wait(0, deps=(even,))
+        _release_steps(empty, latest, COUNT, TOGETHER)
+        acc = acc + product
+    return acc
+
+
+@gluon.jit
+def _start_steps(full, OWN: gl.constexpr, memory, number, like, TILE: gl.constexpr, TOGETHER: gl.constexpr):
+    """Wait for the steps from `number` on, and start to multiply a tile's 64 rows by part `OWN` of its columns."""
+    _await_steps(full, number, TILE[3], TOGETHER)
+    return _start_product(0, OWN, memory, number, like, TILE, TOGETHER)
+
+
+@gluon.jit
+def _await_steps(full, number, COUNT: gl.constexpr, TOGETHER: gl.constexpr):
+    """Wait until the steps from `number` on are in shared memory."""
+    for ahead in gl.static_range(TOGETHER):
+        mbarrier.wait(full.index((number + ahead) % COUNT), (number + ahead) // COUNT & 1)
+
+
+@gluon.jit
+def _release_steps(empty, number, COUNT: gl.constexpr, TOGETHER: gl.constexpr):
+    """Let the producer overwrite the steps from `number` on."""
+    for ahead in gl.static_range(TOGETHER):
+        mbarrier.arrive(empty.index((number + ahead) % COUNT))
 
 
 @gluon.jit

@@ -19,7 +19,7 @@ TILES = {
     "128 x 256": {"BLOCK_M": 128, "BLOCK_N": 256, "GROUP": 2, "STAGES": 2},
     "128 x 128": {"BLOCK_M": 128, "BLOCK_N": 128, "GROUP": 1, "STAGES": 3},
     "64 x 256": {"BLOCK_M": 64, "BLOCK_N": 256, "GROUP": 4, "STAGES": 2},
-    "64 x 128": {"BLOCK_M": 64, "BLOCK_N": 128, "GROUP": 4, "STAGES": 2},
+    "64 x 128": {"BLOCK_M": 64, "BLOCK_N": 128, "GROUP": 4, "STAGES": 4},
 }
 chosen: dict[str, int] = {}
 asked: list[str] = []

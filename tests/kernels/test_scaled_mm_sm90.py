@@ -25,6 +25,8 @@ TILES = {
     "128 x 256": {"BLOCK_M": 128, "BLOCK_N": 256, "GROUP": 2, "STAGES": 2},
     "128 x 128": {"BLOCK_M": 128, "BLOCK_N": 128, "GROUP": 1, "STAGES": 2},
     "64 x 64": {"BLOCK_M": 64, "BLOCK_N": 64, "GROUP": 2, "STAGES": 3},
+    # two products at a time
+    "64 x 128": {"BLOCK_M": 64, "BLOCK_N": 128, "GROUP": 2, "STAGES": 5},
 }
 chosen: dict[str, int] = {}
 asked: list[str] = []
@@ -65,6 +67,7 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         ("whole", 5, 80, 144),
         ("ends", 5, 80, 144),
         ("whole", 200, 16, 16),
+        ("ends", 70, 144, 656),
     ],
 )
 def test_products(kind, m, n, k, fast):
