@@ -1,8 +1,8 @@
 """Runs Gluon kernels for Hopper without a device: their source as plain Python, one thread for each group of warps.
 
 What is checked is what a kernel's author gets wrong: coordinates, table look-ups, stages and phases. Barriers count
-arrivals and bytes as the hardware's do, and a wait that nobody ends fails. What compilers get wrong is not: layouts,
-registers, proxies.
+arrivals and bytes as the hardware's do, and a wait that nobody ends fails. TMA promises no order between copies: here
+they arrive as late as possible, the newest first. What compilers get wrong is not checked: layouts, registers, proxies.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ from typing import Any
 import torch
 from nojit.kernels.products import agreed_sizes
 from torch import Tensor
-
-# only what hangs takes so long, however busy the machine is
-PATIENCE_S = 300.0
 
 
 class Pointer:
@@ -155,47 +152,72 @@ class AbortedError(Exception):
 
 
 class _Run:
-    """Parts of a kernel that run at the same time."""
+    """Parts of a kernel that run at the same time, and their copies that have not arrived."""
 
-    def __init__(self) -> None:
+    def __init__(self, parts: int) -> None:
+        self.changed = threading.Condition()
         self.has_failed = False
-        self.awaited: set[Barrier] = set()
+        self.parts = parts
+        self.waiting = 0
+        self.copies: list[Callable[[], None]] = []
+
+    def wake(self) -> None:
+        """Let all parts that wait look again."""
+        with self.changed:
+            self.waiting = 0
+            self.changed.notify_all()
 
     def fail(self) -> None:
-        """Wake all parts that wait: the part that they wait for may have ended."""
+        """End all waits: the part that they wait for may have ended."""
         self.has_failed = True
-        for barrier in list(self.awaited):
-            with barrier.changed:
-                barrier.changed.notify_all()
+        self.wake()
+
+    def end(self) -> None:
+        """Leave the run, as a part that has ended."""
+        with self.changed:
+            self.parts -= 1
+            self.wake()
+
+    def wait(self) -> None:
+        """Wait for a change; the last part to wait lets copies arrive, the newest first. The caller holds `changed`."""
+        self.waiting += 1
+        while self.waiting == self.parts and self.copies:
+            self.copies.pop()()
+        assert self.waiting < self.parts, "nobody ends this wait"
+        if self.waiting:
+            self.changed.wait()
 
 
 _OWN = threading.local()
+
+
+def _own_run() -> _Run:
+    """Return the run that this thread is a part of, or one of its own."""
+    return getattr(_OWN, "run", None) or _Run(1)
 
 
 class Barrier:
     """An mbarrier: a phase ends when all have arrived and all bytes have come."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
         self.count = self.pending = self.awaited_bytes = self.phase = 0
 
     def move(self, arrivals: int, awaited_bytes: int) -> None:
-        with self.changed:
+        run = _own_run()
+        with run.changed:
             self.pending -= arrivals
             self.awaited_bytes += awaited_bytes
             assert self.pending >= 0, "more arrivals than a phase has"
             if not self.pending and not self.awaited_bytes:
                 self.phase += 1
                 self.pending = self.count
-                self.changed.notify_all()
+                run.wake()
 
     def wait(self, parity: int) -> None:
-        run: _Run = getattr(_OWN, "run", None) or _Run()
-        # before the lock is taken: a part that fails from now on wakes this one
-        run.awaited.add(self)
-        with self.changed:
-            ended = self.changed.wait_for(lambda: self.phase % 2 != parity or run.has_failed, PATIENCE_S)
-        assert ended, "nobody ends this wait"
+        run = _own_run()
+        with run.changed:
+            while self.phase % 2 == parity and not run.has_failed:
+                run.wait()
         if run.has_failed:
             raise AbortedError
 
@@ -216,10 +238,17 @@ def _init(barrier: Barrier, count: int) -> None:
 
 
 def _copy_in(tensor_map: Map, place: Sequence[int], barrier: Barrier, box: Tile, pred: bool = True) -> None:
-    if not pred:
-        return
-    tensor_map.fill(place, box.value)
-    barrier.move(0, -tensor_map.block_type.nbytes)
+    def arrive() -> None:
+        tensor_map.fill(place, box.value)
+        barrier.move(0, -tensor_map.block_type.nbytes)
+
+    if pred:
+        run = _own_run()
+        with run.changed:
+            run.copies.append(arrive)
+            # a part that runs alone does not wait for a change
+            if run.parts == 1:
+                run.copies.pop()()
 
 
 def _copy_out(tensor_map: Map, place: Sequence[int], box: Tile) -> None:
@@ -327,7 +356,7 @@ def _atomic_add(pointer: Pointer, value: Tensor, sem: str) -> None:
 def _specialize(parts: Sequence[tuple[Callable[..., None], tuple[Any, ...]]], *_: Any) -> None:
     """Run every part in a thread of its own; raise the first error, after which no part waits any longer."""
     errors: list[BaseException] = []
-    own = _Run()
+    own = _Run(len(parts))
 
     def run(function: Callable[..., None], args: tuple[Any, ...]) -> None:
         _OWN.run = own
@@ -336,6 +365,7 @@ def _specialize(parts: Sequence[tuple[Callable[..., None], tuple[Any, ...]]], *_
         except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
             errors.append(error)
             own.fail()
+        own.end()
 
     threads = [threading.Thread(target=run, args=part) for part in parts]
     for thread in threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from tests.kernels import gluon_stub
 
@@ -35,3 +36,29 @@ def test_a_wait_that_has_ended_returns():
     gluon_stub._init(barrier, 1)
     gluon_stub._specialize([(barrier.wait, (0,)), (barrier.move, (1, 0))])
     assert barrier.phase == 1
+
+
+def test_copies_arrive_when_all_parts_wait_the_newest_first():
+    source = gluon_stub.Map(torch.ones(1, 1, 2, 2), (2, 2))
+    tiles = [gluon_stub.Tile(torch.zeros(2, 2)) for _ in range(2)]
+    barriers = [gluon_stub.Barrier() for _ in range(2)]
+    for barrier in barriers:
+        gluon_stub._init(barrier, 1)
+
+    def copying() -> None:
+        for barrier, tile in zip(barriers, tiles, strict=True):
+            barrier.move(1, source.block_type.nbytes)
+            gluon_stub._copy_in(source, (0, 0, 0, 0), barrier, tile)
+        assert not any(tile.value.any() for tile in tiles)
+        barriers[1].wait(0)
+        assert [bool(tile.value.all()) for tile in tiles] == [False, True]
+        barriers[0].wait(0)
+
+    gluon_stub._specialize([(copying, ()), (barriers[0].wait, (0,))])
+    assert all(tile.value.all() for tile in tiles)
+
+
+def test_a_wait_that_nobody_ends_fails():
+    barriers = [gluon_stub.Barrier() for _ in range(2)]
+    with pytest.raises(AssertionError, match="nobody ends this wait"):
+        gluon_stub._specialize([(barrier.wait, (0,)) for barrier in barriers])
