@@ -22,10 +22,12 @@ from nojit.kernels.flex_decoding.splits import KEYS, TILES, Costs, costs_of_one,
 from nojit.kernels.score_mod.modification import Modification, mod_arguments
 from torch import Tensor
 
-__all__ = ["Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
+__all__ = ["ONE", "Decoding", "launch_attention", "launch_decoding", "launch_merge", "part_width", "splits_for"]
 
 UNIT: Final = 16
 """Rows of partial results are padded to a multiple of this many elements; widths and strides of aligned operands are multiples, too."""
+ONE: Final = "flex_decoding_one"
+"""The kernel for one query of each sequence."""
 _ONE_ROWS: Final = 16
 """The most heads that share keys in the kernel for one query: the rows of its tile."""
 _GRID_MOST: Final = 65535
@@ -45,6 +47,8 @@ class Decoding:
     mod: Modification
     sizes: Sizes
     scale: float
+    may_be_one: bool = True
+    """Whether `flex_decoding_one` may serve the call if the operands fit."""
 
     @property
     def pack(self) -> int:
@@ -58,7 +62,9 @@ class Decoding:
         sizes = self.sizes
         plain = self.mask.words.mode == "band" and self.mod.function is None and sizes.q_len == 1
         small = sizes.group <= _ONE_ROWS and max(sizes.batch, sizes.kv_heads) <= _GRID_MOST
-        if not (plain and small and self.q.element_size() == 2) or is_unaligned(self.q, self.k, self.v):
+        if not (self.may_be_one and plain and small and self.q.element_size() == 2) or is_unaligned(
+            self.q, self.k, self.v
+        ):
             return False
         strides = (*_strides(self.q)[:2], *_strides(self.k), *_strides(self.v))
         return all(number % UNIT == 0 for number in (sizes.head_dim, sizes.v_dim, *strides))
@@ -166,7 +172,7 @@ def launch_attention(
     `caller`: allocates and launches, or also records both for replays.
     """
     if decoding.is_one:
-        _launch_one(decoding, out, lse, parts, splits, options, caller)
+        _launch_one(decoding, out, lse, parts, splits, caller)
         return
     ints, floats = _unread(decoding.q.device)
     caller.constant(ints, floats)
@@ -212,7 +218,6 @@ def _launch_one(
     lse: Tensor | None,
     parts: Tensor | None,
     splits: int,
-    options: Mapping[str, int],
     caller: Caller,
 ) -> None:
     """Launch the kernel for one query.
@@ -223,7 +228,7 @@ def _launch_one(
     caller.constant(ints, floats)
     sizes = decoding.sizes
     caller.launch(
-        "flex_decoding_one",
+        ONE,
         **_tensors(decoding, out, lse, parts),
         scale=decoding.scale,
         **_bounds(decoding.mask, sizes),
@@ -244,7 +249,6 @@ def _launch_one(
         **named("stride_o", "bh", _strides(out)[:2]),
         stride_tb=0 if decoding.page_table is None else decoding.page_table.stride(0),
         **_case(decoding),
-        **options,
     )
 
 

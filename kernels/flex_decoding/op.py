@@ -19,7 +19,7 @@ from nojit.kernels.calls.memos import DIRECT, Caller, RecipeWriter, new_memo
 from nojit.kernels.calls.registration import define
 from nojit.kernels.calls.torch_state import autocasts, differentiates, is_plain, lowered, shown
 from nojit.kernels.flex_decoding.checks import check_mask, check_operands
-from nojit.kernels.flex_decoding.launch import Decoding, launch_decoding, splits_for
+from nojit.kernels.flex_decoding.launch import ONE, Decoding, launch_decoding, splits_for
 from nojit.kernels.flex_decoding.mask_operands import MaskOperands, MaskWords, band_of_words, known_mask, mask_of_tables
 from nojit.kernels.flex_decoding.splits import MOST
 from nojit.kernels.score_mod.modification import (
@@ -275,7 +275,9 @@ def _run(
     lse = allocate_sums(query, caller) if return_lse else None
     if out.numel():
         factor = 1.0 / math.sqrt(sizes.head_dim) if scale is None else scale
-        decoding = Decoding(query, key, value, kv_lens, page_table, mask, mod, sizes, factor)
+        # its one config serves no options, and whether strides are aligned may depend on the batch
+        may_be_one = sizes.q_len == 1 and not options and not library.is_batch_invariant() and library.has(ONE)
+        decoding = Decoding(query, key, value, kv_lens, page_table, mask, mod, sizes, factor, may_be_one)
         chosen = splits_for(decoding, alone=library.is_batch_invariant()) if splits is None else splits
         launch_decoding(decoding, out, lse, chosen, options, caller)
     return out if lse is None else (out, lse)

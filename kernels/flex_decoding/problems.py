@@ -369,7 +369,8 @@ def _sized(shape: Shape) -> Decoding:
     """Return a call with the sizes of a shape, without memory and without its mask."""
     q = torch.empty(shape.batch, shape.heads, shape.q_len, shape.dim, dtype=torch.bfloat16, device="meta")
     k = torch.empty(shape.batch, shape.kv_heads, shape.kv_len, shape.dim, dtype=torch.bfloat16, device="meta")
-    return Decoding(q, k, k, None, None, band_of_words(False, None, None), NO_MOD, shape.sizes, 1.0)
+    band = band_of_words(False, None, None)
+    return Decoding(q, k, k, None, None, band, NO_MOD, shape.sizes, 1.0, may_be_one=shape.mask not in _MODS)
 
 
 def problems(use: str) -> tuple[DecodingProblem | MergeProblem, ...]:

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nojit.kernels import library
 from nojit.kernels.block_mask.masks import Causal, Documents, Prefix, Window, create_block_mask
-from nojit.kernels.flex_decoding import flex_decoding, launch, reference
+from nojit.kernels.flex_decoding import flex_decoding, launch, op, reference
 from nojit.kernels.flex_decoding.problems import DecodingProblem, MergeProblem, Shape
 from nojit.kernels.flex_decoding.splits import MOST, TILES, WAVES, costs_of_one, splits_of
 from nojit.kernels.score_mod.mods import Alibi, Chain, DenseBias, RelativeBias, SoftCap
-from nojit.runtime.errors import ArgumentError
+from nojit.runtime.errors import ArgumentError, KernelNotFoundError
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -298,11 +299,16 @@ def test_splits_read_no_list_past_its_end():
 # -- one query of each sequence --------------------------------------------------------------------------------------
 
 
-def launched(call) -> list[str]:
-    """List the kernels that a call launches."""
-    names = []
-    before = library.CURRENT.source.provider
-    with library.override(lambda name: names.append(name) or before(name)):
+def launched(call, absent=(), **named) -> list[str]:
+    """List the kernels that a call launches, from a library without those that are `absent`."""
+    names, before = [], library.CURRENT.source.provider
+
+    def provide(name):
+        if name in absent:
+            raise KernelNotFoundError("none", got=name)
+        return sm90.noted(before(name), name, names)
+
+    with library.override(provide, **named):
         call()
     return names
 
@@ -354,12 +360,13 @@ def test_one_query_in_a_band_from_the_first_key(mask):
 @pytest.mark.parametrize("dim", [144, 256])
 def test_one_query_gives_the_bits_of_the_kernel_for_many(monkeypatch, dim, words):
     q, k, v = make(2, 8, 2, 1, 300, dim, dtype=torch.float16)
-    # at this width both kernels have the same tile, and a call with options is not cached
-    words = {"enable_gqa": True, "return_lse": True, "splits": 1, "kernel_options": {"BLOCK_N": 32}} | words
+    # at this width both kernels have the same tile
+    words = {"enable_gqa": True, "return_lse": True, "splits": 1} | words
     if "kv_lens" in words:
         words["kv_lens"] = torch.tensor(words["kv_lens"], dtype=torch.int32)
     own = flex_decoding(q, k, v, **words)
     monkeypatch.setattr(launch, "_ONE_ROWS", 0)
+    op._MEMO.forget()
     for one, other in zip(own, flex_decoding(q, k, v, **words), strict=True):
         assert torch.equal(one, other)
 
@@ -386,13 +393,32 @@ def test_kernels_of_calls():
     assert kernels((1, 16, 1, 1, 40, 64), splits=1) == ["flex_decoding_one"]
     assert kernels((1, 17, 1, 1, 40, 64), splits=1) == ["flex_decoding"]
     assert kernels(one, splits=1, dtype=torch.float32) == ["flex_decoding"]
-    assert kernels((2, 4, 2, 1, 40, 40), splits=1) == ["flex_decoding"], "rows of 80 bytes are not aligned"
+    assert kernels((2, 4, 2, 1, 40, 40), splits=1) == ["flex_decoding"], "rows of 40 elements are not aligned"
     assert kernels(one, SoftCap(2.0), splits=1) == ["flex_decoding"]
+    assert kernels(one, splits=1, kernel_options={"BLOCK_N": 64}) == ["flex_decoding"]
     assert kernels(few, splits=1) == ["flex_decoding"]
     intervals = create_block_mask(lambda b, h, q_idx, kv_idx: kv_idx <= 9 * h + q_idx, None, 4, 1, 40, "cpu")
     assert kernels(one, None, intervals, splits=1) == ["flex_decoding"]
     bitmap = create_block_mask(dilated, None, None, 1, 40, "cpu")
     assert kernels(one, None, bitmap, splits=1) == ["flex_decoding_blocks"]
+
+
+def test_a_library_without_the_kernel_for_one_query_runs_the_other():
+    call = make(1, 4, 2, 1, 300, 64, dtype=torch.float16)
+    assert launched(lambda: check(*call, splits=1), absent=[launch.ONE]) == ["flex_decoding"]
+
+
+def test_bits_of_one_query_do_not_depend_on_the_stride_of_its_batch():
+    q, k, v = make(2, 4, 2, 1, 700, 64, dtype=torch.float16)
+    wide = torch.zeros(2, k[0].numel() + 8, dtype=torch.float16)
+    apart = wide[:, :-8].copy_(k.flatten(1)).unflatten(1, k.shape[1:])
+    assert apart.stride(0) % 16 == 8
+    results = []
+    for rows in (2, 1):
+        call = q[:rows], apart[:rows], v[:rows]
+        names = launched(lambda call=call: results.append(flex_decoding(*call, enable_gqa=True)), batch_invariant=True)
+        assert launch.ONE not in names
+    assert torch.equal(results[0][:1], results[1])
 
 
 # -- score modifications ---------------------------------------------------------------------------------------------
