@@ -56,9 +56,9 @@ def sum_steps(
         sums = ()
         for _ in gl.static_range(COLUMNS // WIDTH):
             sums = sums + (gl.zeros([OWNED, WIDTH], gl.float32, layout),)  # noqa: RUF005 - Triton's tuples
-        # a consumer alone has nobody who multiplies while it adds; with scales of blocks, registers do not suffice
-        ALONE: gl.constexpr = TILE[0] == OWNED and COLUMNS == WIDTH and not has_blocks(SCALES)
-        if ALONE and TILE[3] >= 2 * TOGETHER:
+        # of tiles this short, few consumers multiply while one adds; with scales of blocks, registers do not suffice
+        SHORT: gl.constexpr = TILE[0] == OWNED and COLUMNS == WIDTH and not has_blocks(SCALES)
+        if SHORT and TILE[3] >= 2 * TOGETHER:
             sums = (_promote_in_turn(OWN, sums[0], memory, barriers, used, last - first, TILE, TOGETHER),)
         else:
             sums = _promote_steps(
@@ -172,7 +172,7 @@ def _promote_steps(
 def _promote_in_turn(OWN: gl.constexpr, acc, memory, barriers, used, count, TILE: gl.constexpr, TOGETHER: gl.constexpr):
     """Return what `_promote_steps` does for `count` steps of one group of columns without scales.
 
-    Tensor cores multiply `TOGETHER` steps while the product of the steps before is added to the fp32 sums.
+    Tensor cores multiply the last of `TOGETHER` steps while the product of the steps before is added to the fp32 sums.
     """
     empty = barriers[1]
     COUNT: gl.constexpr = TILE[3]
