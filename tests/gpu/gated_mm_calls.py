@@ -39,7 +39,7 @@ class Case:
             str(self.dtype)[6:],
             "columns" if self.columns else "",
             self.activation,
-            "one row" if self.m == 1 else "two kernels" if self.tile is None else f"{self.tile[0]} x {self.tile[1]}",
+            "as chosen" if self.m == 1 else "two kernels" if self.tile is None else f"{self.tile[0]} x {self.tile[1]}",
             f"offset {self.offset}" if self.offset else "",
         )
         return f"{self.m} {self.n} {self.k} {' '.join(filter(None, flags))}"

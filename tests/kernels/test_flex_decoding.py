@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - torch's own spelling
 from hypothesis import given
 from hypothesis import strategies as st
+from nojit.aot.manifest.reader import load_manifest
+from nojit.aot.variants.expand import expand_kernel
 from nojit.kernels import library
 from nojit.kernels.block_mask.masks import Causal, Documents, Prefix, Window, create_block_mask
 from nojit.kernels.flex_decoding import flex_decoding, launch, op, reference
@@ -20,6 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from tests.kernels import sm90
 from tests.kernels.accuracy import assert_accurate
 
+MANIFEST = Path(__file__).resolve().parents[2] / "manifests/flex_decoding.toml"
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
@@ -722,6 +726,13 @@ def test_splits_fill_waves_and_are_never_empty(programs, keys, processors):
 def test_splits_of_what_speed_is_promised_for(programs, keys, splits, splits_of_one):
     assert splits_of(programs, keys, 132, TILES) == splits
     assert splits_of(programs, keys, 132, ONE_COSTS) == splits_of_one
+
+
+def test_the_model_of_one_query_has_the_tiles_of_the_manifest():
+    (kernel,) = (each for each in load_manifest(MANIFEST).kernel if each.name == launch.ONE)
+    variants = expand_kernel(kernel, "sm_90", "here").variants
+    tiles = {dict(each.axes)["BLOCK_D"]: dict(each.config.constexprs)["BLOCK_N"] for each in variants}
+    assert tiles == {width: costs_of_one(width, 1, 1).keys for width in (64, 128, 256)}
 
 
 def test_longer_merges_give_fewer_splits():
