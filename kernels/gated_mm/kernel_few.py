@@ -2,8 +2,8 @@
 
 import triton
 import triton.language as tl
-from nojit.kernels.bmm.kernel_few import row_sums
 from nojit.kernels.kernel_functions import silu
+from nojit.kernels.products.kernel_few import row_sums
 
 
 @triton.jit
