@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from nojit.aot.manifest.archs import target_of
 from nojit.aot.pack.bundle import GROUP_RAW_BYTES, BundleContent, pack
 from nojit.aot.pack.grouping import group_alike
@@ -51,7 +52,7 @@ def noise(seed: int, length: int) -> bytes:
 @settings(deadline=None, max_examples=25)
 @given(st.lists(entries(sound=True), min_size=1, max_size=2), st.sampled_from(["sm_80", "sm_90"]))
 def test_what_goes_in_comes_out(tmp_path_factory, drawn, arch):
-    made = [kernel_content(replace_name(entry.spec(), f"k{i}"), arch) for i, entry in enumerate(drawn)]
+    made = [kernel_content(structs.replace(entry.spec(), name=f"k{i}"), arch) for i, entry in enumerate(drawn)]
     kernels = tuple(content for content in made if content is not None)
     content = bundle_content(*kernels, arch=arch)
     with read(content, tmp_path_factory.mktemp("bundle")) as bundle:
@@ -65,10 +66,6 @@ def test_what_goes_in_comes_out(tmp_path_factory, drawn, arch):
             images = sorted(bundle.image(kernel.name, number) for number in table.columns["image"])
             assert images == sorted(compiled.image for _, compiled in kernel.variants)
             assert sorted(table.columns["registers"]) == sorted(made.registers for _, made in kernel.variants)
-
-
-def replace_name(entry: Any, name: str) -> Any:
-    return spec(**{field: getattr(entry, field) for field in entry.__struct_fields__} | {"name": name})
 
 
 class TestImages:
