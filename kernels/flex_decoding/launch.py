@@ -184,26 +184,15 @@ def launch_attention(
         **_tensors(decoding, out, lse, parts),
         **tables,
         **pointers,
-        scale=decoding.scale,
         **flags,
-        has_lens=int(decoding.kv_lens is not None),
-        has_lse=int(lse is not None),
-        batch=sizes.batch,
+        **_numbers(decoding, lse, splits),
         heads=sizes.heads,
-        group=sizes.group,
         pack=decoding.pack,
         q_len=sizes.q_len,
-        kv_len=sizes.kv_len,
-        splits=splits,
-        width=part_width(sizes.v_dim),
-        page_bits=sizes.page_bits,
-        head_dim=sizes.head_dim,
-        v_dim=sizes.v_dim,
         **named("stride_q", "bhm", decoding.q.stride()[:3]),
         **named("stride_k", "bhn", kv_strides(decoding.k, sizes.batch)),
         **named("stride_v", "bhn", kv_strides(decoding.v, sizes.batch)),
         **named("stride_o", "bhm", out.stride()[:3]),
-        stride_tb=0 if decoding.page_table is None else decoding.page_table.stride(0),
         **named("stride_s", "bh", _mask_strides(mask)),
         **numbers,
         SCORE_MOD=decoding.mod.function,
@@ -230,24 +219,13 @@ def _launch_one(
     caller.launch(
         ONE,
         **_tensors(decoding, out, lse, parts),
-        scale=decoding.scale,
         **_bounds(decoding.mask, sizes),
-        has_lens=int(decoding.kv_lens is not None),
-        has_lse=int(lse is not None),
-        batch=sizes.batch,
+        **_numbers(decoding, lse, splits),
         kv_heads=sizes.kv_heads,
-        group=sizes.group,
-        kv_len=sizes.kv_len,
-        splits=splits,
-        width=part_width(sizes.v_dim),
-        page_bits=sizes.page_bits,
-        head_dim=sizes.head_dim,
-        v_dim=sizes.v_dim,
         **named("stride_q", "bh", _strides(decoding.q)[:2]),
         **named("stride_k", "bhn", _strides(decoding.k)),
         **named("stride_v", "bhn", _strides(decoding.v)),
         **named("stride_o", "bh", _strides(out)[:2]),
-        stride_tb=0 if decoding.page_table is None else decoding.page_table.stride(0),
         **_case(decoding),
     )
 
@@ -264,6 +242,25 @@ def _tensors(decoding: Decoding, out: Tensor, lse: Tensor | None, parts: Tensor 
         "part_ptr": floats if parts is None else parts,
         "lens_ptr": ints if decoding.kv_lens is None else decoding.kv_lens,
         "table_ptr": ints if decoding.page_table is None else decoding.page_table,
+    }
+
+
+def _numbers(decoding: Decoding, lse: Tensor | None, splits: int) -> dict[str, int | float]:
+    """Return the numbers that the kernels share, by the names of params."""
+    sizes = decoding.sizes
+    return {
+        "scale": decoding.scale,
+        "has_lens": int(decoding.kv_lens is not None),
+        "has_lse": int(lse is not None),
+        "batch": sizes.batch,
+        "group": sizes.group,
+        "kv_len": sizes.kv_len,
+        "splits": splits,
+        "width": part_width(sizes.v_dim),
+        "page_bits": sizes.page_bits,
+        "head_dim": sizes.head_dim,
+        "v_dim": sizes.v_dim,
+        "stride_tb": 0 if decoding.page_table is None else decoding.page_table.stride(0),
     }
 
 
