@@ -24,7 +24,9 @@ from nojit.kernels.conv.launch_sm90_weight_grad import (
 )
 from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, own_form, unfold, unfolded_form
 from nojit.kernels.conv.layouts import is_described, is_half_image
-from nojit.kernels.conv.weight_grad_costs import FEW, MAPPED, Plan, moving, plans, unfolding
+from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
+from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED
+from nojit.kernels.products.tile_costs import Work
 from torch import Tensor
 
 __all__ = ["launch_fast_weight_grad"]
@@ -117,13 +119,18 @@ def _moved(one: Sum, grad: Tensor, source: VectorInput | None, *, unfolds: bool)
     return moved, unfolding(moving(_copied(one, source), 1)) if source is not None and unfolds else 0.0
 
 
+def _work(rows: int, cols: int, boxes: int, moved: float, processors: int) -> Work:
+    """Return a product of `rows` by `cols` over `boxes` of positions, as the estimates see it."""
+    return Work((1, rows, cols, BOX * boxes), processors, BOX, moved, (False, False))
+
+
 def _few(one: Sum, source: VectorInput, grad: Tensor, out: Tensor, *, unfolds: bool) -> Iterator[_Way]:
     if not runs_few_weight_grad(one, source, grad, out):
         return
     rows = one.sweep.taps[1] * source.taps * source.channels
     moved, more = _moved(one, grad, source, unfolds=unfolds)
     boxes = few_boxes(one).rows // ROWS
-    for plan in plans(FEW, rows, one.n_len, boxes, moved, processors(grad), merges=unfolds):
+    for plan in plans(FEW, _work(rows, one.n_len, boxes, moved, processors(grad)), merges=unfolds):
         yield _Way(plan._replace(ns=plan.ns + more), is_few=True, source=source, unfolds=unfolds)
 
 
@@ -134,7 +141,8 @@ def _mapped(one: Sum, its: Sum, source: VectorInput | None, grad: Tensor, *, unf
     boxes = mapped_boxes(its).rows // ROWS
     # the manifest selects the tile of parts
     tile = (2 * ROWS if one.n_len > ROWS and cols > ROWS else ROWS, 2 * ROWS)
-    for plan in plans(MAPPED, one.groups * one.n_len, cols, boxes, moved, processors(grad), merges=unfolds):
+    work = _work(one.groups * one.n_len, cols, boxes, moved, processors(grad))
+    for plan in plans(MAPPED, work, merges=unfolds):
         if (plan.parts > 1 or unfolds) and (plan.rows, plan.cols) != tile:
             continue
         yield _Way(plan._replace(ns=plan.ns + more), is_few=False, source=source, unfolds=unfolds)

@@ -18,6 +18,7 @@ from nojit.kernels.conv import (
     launch_pointers,
     launch_sm90,
     launch_weight_grad,
+    plan_costs,
     weight_grad_costs,
 )
 from nojit.kernels.conv import op_autograd as operators
@@ -135,13 +136,13 @@ class Case:
             for module in (launch_few_grad, launch_pointers, launch_sm90) if self.parts else ():
                 stack.enter_context(mock.patch.object(module, "parts_of", return_value=self.parts))
             if self.parts:
-                stack.enter_context(mock.patch.object(weight_grad_costs, "divisions", return_value=(self.parts,)))
+                stack.enter_context(mock.patch.object(plan_costs, "divisions", return_value=(self.parts,)))
             if self.tile:
                 stack.enter_context(mock.patch.object(launch_weight_grad, "plans", self._plans))
             yield
 
-    def _plans(self, *args: Any, **named: Any) -> Iterator[weight_grad_costs.Plan]:
-        return (plan for plan in weight_grad_costs.plans(*args, **named) if (plan.rows, plan.cols) == self.tile)
+    def _plans(self, *args: Any, **named: Any) -> Iterator[plan_costs.Plan]:
+        return (plan for plan in plan_costs.plans(*args, **named) if (plan.rows, plan.cols) == self.tile)
 
 
 _HALVES = (torch.float16, torch.bfloat16)

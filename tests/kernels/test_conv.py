@@ -26,9 +26,9 @@ from nojit.kernels.conv import (
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.conv.checks import window_of
 from nojit.kernels.conv.layouts import by_channels, is_by_channels
+from nojit.kernels.conv.plan_costs import Plan
 from nojit.kernels.conv.splits import parts_of
 from nojit.kernels.conv.sweeps import Window, classes_of, forward_sweep, pieces_of
-from nojit.kernels.conv.weight_grad_costs import Plan
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 from torch.nn import functional

@@ -20,7 +20,7 @@ from nojit.kernels.conv import (
     op_autograd,
 )
 from nojit.kernels.conv.launch_sm90 import ROWS, boxes_of
-from nojit.kernels.conv.weight_grad_costs import Plan
+from nojit.kernels.conv.plan_costs import Plan
 from nojit.kernels.manifest_kernels import by_position
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
