@@ -26,16 +26,21 @@ from nojit.kernels.conv.layouts import (
     positions_of,
     strides_of,
 )
-from nojit.kernels.conv.splits import parts_of, tiles_of
+from nojit.kernels.conv.splits import parts_of, tile_words, tiles_of
 from nojit.kernels.products.splits import padded_width
+from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor, float32
 
 __all__ = [
     "FAR",
+    "few_depth",
+    "few_form",
+    "few_unit",
     "is_few",
     "is_narrow",
     "is_uneven",
     "is_unfolded",
+    "is_unfolded_first",
     "launch_few",
     "serves_few",
     "spans",
@@ -54,32 +59,51 @@ SHARE_OF_PART: Final = 0.1
 """The same for a part of a strided convolution's input gradient, whose part of the weight is copied for the kernel for few channels."""
 
 
-def launch_few(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> bool:
+def launch_few(
+    writer: RecipeWriter,
+    one: Sum,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    tiling: Tiling | None = None,
+) -> bool:
     """Launch a sum with the kernel for few channels if it can run it; return whether it did.
 
-    `writer`: allocates and launches, and records both for replays.
+    `writer`: allocates and launches, and records both for replays; `tiling`: None if the bundle chooses the tile.
     """
-    if not (serves_few(one, x) and has_adjacent_channels(out)):
+    source = few_form(one, x, out)
+    if source is None:
         return False
     if one.is_transposed:
         one, w = replace(one, is_transposed=False), writer.make(Tensor.transpose, w, 0, 1)
-    own = one.sweep
-    if one.c_len % VECTOR == 0 and is_described(x):
-        source = own_form(one, x)
-        served = spans(source, one)
-        if served:
-            # whether a replayed part is aligned depends on more of its address than a recipe knows
-            weight = copied_by_channels(writer, w) if one.is_part else weight_by_channels(writer, w)
-            _launch(writer, one, source, x, weight, bias, out)
-        return served
-    source = unfolded_form(one)
-    rows = one.batch * own.source[1] * source.width
-    if rows > sweeps.LIMIT or one.n_len * own.taps[1] * source.taps > sweeps.LIMIT or not spans(source, one):
-        return False
-    weight = new_contiguous(writer, x, (one.n_len * own.taps[1] * source.taps, source.vectors * VECTOR))
-    unfolded = unfold(writer, one, source, x, (w, weight))
-    _launch(writer, one, source, unfolded, weight, bias, out)
+    if not is_unfolded_first(one, x):
+        # whether a replayed part is aligned depends on more of its address than a recipe knows
+        weight = copied_by_channels(writer, w) if one.is_part else weight_by_channels(writer, w)
+    else:
+        own = one.sweep
+        weight = new_contiguous(writer, x, (one.n_len * own.taps[1] * source.taps, source.vectors * VECTOR))
+        x = unfold(writer, one, source, x, (w, weight))
+    _launch(writer, one, source, x, weight, bias, out, tiling)
     return True
+
+
+def few_form(one: Sum, x: Tensor, out: Tensor) -> VectorInput | None:
+    """Return the form in which the kernel for few channels reads the input x of a sum; None if it cannot run the sum."""
+    if not (serves_few(one, x) and has_adjacent_channels(out)):
+        return None
+    unfolds = is_unfolded_first(one, x)
+    source = unfolded_form(one) if unfolds else own_form(one, x)
+    own = one.sweep
+    rows = one.batch * own.source[1] * source.width
+    if unfolds and max(rows, one.n_len * own.taps[1] * source.taps) > sweeps.LIMIT:
+        return None
+    return source if spans(source, one) else None
+
+
+def is_unfolded_first(one: Sum, x: Tensor) -> bool:
+    """Return whether the kernel for few channels reads an unfolded copy of x."""
+    return one.c_len % VECTOR != 0 or not is_described(x)
 
 
 def is_few(one: Sum) -> bool:
@@ -150,23 +174,39 @@ def weight_by_channels(writer: RecipeWriter, w: Tensor) -> Tensor:
     return copied_by_channels(writer, w)
 
 
+def few_depth(one: Sum, source: VectorInput) -> int:
+    """Return the depth of a sum over an input in the form `source`, padding included."""
+    return one.sweep.taps[1] * source.taps * source.channels
+
+
+def few_unit(one: Sum, out: Tensor) -> int:
+    """Return how many channels of a result the kernel stores at a time."""
+    return VECTOR if one.n_len % VECTOR == 0 and is_described(out) else 1
+
+
 def _launch(
-    writer: RecipeWriter, one: Sum, source: VectorInput, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
+    writer: RecipeWriter,
+    one: Sum,
+    source: VectorInput,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    tiling: Tiling | None,
 ) -> None:
-    """Launch the kernel, with split-K where it pays. `x` and `w` are stored as `source` says.
+    """Launch the kernel, without `tiling` with split-K where it pays. `x` and `w` are stored as `source` says.
 
     `writer`: allocates and launches, and records both for replays.
     """
     own = one.sweep
-    splits, partial = 1, None
+    splits, partial = 1 if tiling is None else tiling.parts, None
     pixel = merged(positions_of(out), strides_of(out)[2:])
-    depth = own.taps[1] * source.taps * source.vectors * VECTOR
     # split-K rounds differently
-    if pixel is not None and not library.is_batch_invariant():
-        splits = parts_of(tiles_of(1, one.positions, one.n_len), depth, processors(x))
+    if tiling is None and pixel is not None and not library.is_batch_invariant():
+        splits = parts_of(tiles_of(1, one.positions, one.n_len), few_depth(one, source), processors(x))
     if splits > 1:
         partial = new_contiguous(writer, x, (splits, one.positions, padded_width(one.n_len)), float32)
-    unit = VECTOR if one.n_len % VECTOR == 0 and is_described(out) else 1
+    unit = few_unit(one, out)
     outer, channel, _, row, position = strides_of(out)
     writer.launch(
         "conv_few",
@@ -190,6 +230,7 @@ def _launch(
         **named("stride_x", "nhw", source.strides),
         **named("stride_o", "nhw", (outer // unit, row // unit, position // unit)),
         UNIT=unit,
+        **tile_words(None if tiling is None else tiling[:2]),
     )
     if partial is not None:
         launch_merge(writer, partial, out, bias, one.shape, (outer, pixel or 0, channel))

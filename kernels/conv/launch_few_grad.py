@@ -26,12 +26,13 @@ from nojit.kernels.conv.layouts import (
     positions_of,
     strides_of,
 )
-from nojit.kernels.conv.splits import parts_of, tiles_of
+from nojit.kernels.conv.splits import parts_of, tile_words, tiles_of
 from nojit.kernels.conv.sweeps import Sweep
 from nojit.kernels.products.splits import padded_width
+from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor, float32
 
-__all__ = ["is_few_grad", "launch_few_grad"]
+__all__ = ["grad_unit", "is_few_grad", "launch_few_grad", "runs_few_grad"]
 
 KERNEL: Final = "conv_few_grad"
 NARROW: Final = 16
@@ -60,7 +61,9 @@ def is_few_grad(sums: Sequence[Sum]) -> bool:
     return sum(one.positions * one.depth * one.n_len for one in sums) <= PRODUCTS * len(sums)
 
 
-def launch_few_grad(writer: RecipeWriter, forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
+def launch_few_grad(
+    writer: RecipeWriter, forward: Sweep, grad: Tensor, w: Tensor, out: Tensor, tiling: Tiling | None = None
+) -> bool:
     """Launch an input gradient with the kernel for few channels if it can run it; return whether it did.
 
     Args:
@@ -69,17 +72,28 @@ def launch_few_grad(writer: RecipeWriter, forward: Sweep, grad: Tensor, w: Tenso
         grad: gradient by the output, [N, O, H, W].
         w: weight, [O, C, kH, kW]: one group.
         out: gradient by the input, [N, C, H, W].
+        tiling: None if the bundle chooses the tile.
     """
-    channels = w.shape[1]
-    unit = VECTOR if channels % VECTOR == 0 and is_described(out) else 1
-    if not (_runs(forward, grad, w, out) and (unit == VECTOR or channels <= NARROW) and library.has(KERNEL)):
+    if not runs_few_grad(forward, grad, w, out):
         return False
+    unit = grad_unit(out)
     if unit == VECTOR:
         weight = weight_by_channels(writer, w)
     else:
         weight = copied_by_channels(writer, writer.make(Tensor.transpose, w, 0, 1))
-    _launch(writer, forward, grad, weight, out, unit)
+    _launch(writer, forward, grad, weight, out, unit, tiling)
     return True
+
+
+def grad_unit(out: Tensor) -> int:
+    """Return how many channels of an input gradient the kernel stores at a time."""
+    return VECTOR if out.shape[1] % VECTOR == 0 and is_described(out) else 1
+
+
+def runs_few_grad(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
+    """Return whether the kernel can run an input gradient; the arguments are those of `launch_few_grad`."""
+    narrow = grad_unit(out) == VECTOR or out.shape[1] <= NARROW
+    return _runs(forward, grad, w, out) and narrow and library.has(KERNEL)
 
 
 def _runs(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
@@ -101,14 +115,16 @@ def _runs(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
     return largest < FAR and grad.shape[0] * math.prod(forward.source) <= sweeps.LIMIT
 
 
-def _launch(writer: RecipeWriter, forward: Sweep, grad: Tensor, w: Tensor, out: Tensor, unit: int) -> None:
-    """Launch the kernel, with split-K where it pays; `w` is stored as it needs."""
+def _launch(
+    writer: RecipeWriter, forward: Sweep, grad: Tensor, w: Tensor, out: Tensor, unit: int, tiling: Tiling | None
+) -> None:
+    """Launch the kernel, without `tiling` with split-K where it pays; `w` is stored as it needs."""
     (batch, channels, *_), depth = out.shape, grad.shape[1]
-    splits, partial = 1, None
+    splits, partial = 1 if tiling is None else tiling.parts, None
     outer, channel, _, row, position = strides_of(out)
     pixel = merged(positions_of(out), strides_of(out)[2:])
     # split-K rounds differently
-    if pixel is not None and not library.is_batch_invariant():
+    if tiling is None and pixel is not None and not library.is_batch_invariant():
         splits = _parts_of(forward, batch, channels, depth, processors(grad))
     positions = math.prod(forward.source)
     if splits > 1:
@@ -134,6 +150,7 @@ def _launch(writer: RecipeWriter, forward: Sweep, grad: Tensor, w: Tensor, out: 
         **named("stride_g", "nhw", (grad_outer // VECTOR, grad_row // VECTOR, grad_position // VECTOR)),
         **named("stride_o", "nhw", (outer // unit, row // unit, position // unit)),
         UNIT=unit,
+        **tile_words(None if tiling is None else tiling[:2]),
     )
     if partial is not None:
         launch_merge(writer, partial, out, None, (batch, positions, channels), (outer, pixel or 0, channel))

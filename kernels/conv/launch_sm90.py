@@ -21,7 +21,7 @@ from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_merge import launch_merge
 from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.layouts import copied_by_channels, is_described, merged, positions_of, strides_of
-from nojit.kernels.conv.splits import parts_of
+from nojit.kernels.conv.splits import parts_of, tile_words
 from nojit.kernels.conv.sweeps import DIMS
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
@@ -34,9 +34,16 @@ __all__ = [
     "boxes_of",
     "describe",
     "fits",
+    "launch_boxes",
     "launch_mapped",
+    "launch_strips",
+    "pixel_of",
+    "result_boxes",
+    "runs_mapped",
     "serves_channels",
     "steps_of",
+    "strip_boxes",
+    "strip_rows",
     "strips_of",
 ]
 
@@ -182,23 +189,33 @@ def strips_of(one: Sum, rows: int, count: int) -> Boxes | None:
         rows: number of positions in all of the boxes that `boxes_of` chose.
         count: number of SMs.
     """
-    own, height = one.sweep, one.sweep.out[1]
-    if one.groups > 1 or own.mul != (1, 1, 1) or own.taps[1] != SHARED_TAPS or abs(own.step[1]) != 1:
-        return None
-    if one.n_len > NARROW:
+    own, boxes = one.sweep, strip_boxes(one)
+    if boxes is None or one.n_len > NARROW:
         return None
     invariant = library.is_batch_invariant()
     # under batch invariance the order of sums must not depend on the batch
     positions = (ROWS if invariant else one.batch, *own.out)
     best = boxes_of(positions, (1, 1, 1, 1)).rows if invariant else rows
-    boxes = boxes_of(positions, (1, 1, 1, 1), most_rows=1)
-    whole = boxes.rows // height * -(-height // STRIP) * STRIP
+    whole = strip_rows(boxes_of(positions, (1, 1, 1, 1), most_rows=1), own.out[1])
     if whole > WASTE * best or (not invariant and whole < STRIP * ROWS * count):
+        return None
+    return boxes
+
+
+def strip_boxes(one: Sum) -> Boxes | None:
+    """Return boxes one position high if the halo kernel can run a sum that the sm_90 kernels run; None if it cannot."""
+    own = one.sweep
+    if one.groups > 1 or own.mul != (1, 1, 1) or own.taps[1] != SHARED_TAPS or abs(own.step[1]) != 1:
         return None
     return boxes_of((one.batch, *own.out), (1, 1, 1, 1), most_rows=1)
 
 
-def _launch_strips(
+def strip_rows(boxes: Boxes, height: int) -> int:
+    """Return the number of positions in all tiles of the halo kernel; `height`: of the result."""
+    return boxes.rows // height * -(-height // STRIP) * STRIP
+
+
+def launch_strips(
     writer: RecipeWriter, one: Sum, boxes: Boxes, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
 ) -> None:
     """Launch a sum with the halo kernel, whose tiles stack boxes vertically.
@@ -228,6 +245,28 @@ def _launch_strips(
     )
 
 
+def runs_mapped(
+    one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | None = None, used: float = 0.0
+) -> bool:
+    """Return whether the sm_90 kernels can run a sum; the arguments are those of `fits` and `launch_mapped`."""
+    unit = MAP_BYTES // x.element_size()
+    if not (fits(one, x, maps_run, used) and is_described(x) and is_described(out)) or w.shape[1] % unit:
+        return False
+    return result_boxes(one).rows <= sweeps.LIMIT
+
+
+def result_boxes(one: Sum, parts: int = 1) -> Boxes:
+    """Return the boxes of a result in a number of split-K parts."""
+    # split-K parts follow one another along the batch dimension, and a box must not span two of them
+    images = 1 if parts > 1 else ROWS
+    return boxes_of((one.batch, *one.sweep.out), (1, *one.sweep.mul), images)
+
+
+def pixel_of(one: Sum, out: Tensor) -> int | None:
+    """Return the stride of the positions of an image of `out`; None if the sum has no split-K."""
+    return merged(positions_of(out), strides_of(out)[2:]) if one.groups == 1 else None
+
+
 def launch_mapped(
     writer: RecipeWriter,
     one: Sum,
@@ -244,25 +283,38 @@ def launch_mapped(
     `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
     kernels run on a device, or None for `takes_maps`.
     """
-    unit = MAP_BYTES // x.element_size()
-    if not (fits(one, x, maps_run, _used(one)) and is_described(x) and is_described(out)) or w.shape[1] % unit:
+    if not runs_mapped(one, x, w, out, maps_run, _used(one)):
         return False
-    positions, apart, count = (one.batch, *one.sweep.out), (1, *one.sweep.mul), processors(x)
-    boxes = boxes_of(positions, apart)
-    if boxes.rows > sweeps.LIMIT:
-        return False
+    count, boxes = processors(x), result_boxes(one)
     strips = strips_of(one, boxes.rows, count) if sharing else None
     if strips is not None:
-        _launch_strips(writer, one, strips, x, w, bias, out)
+        launch_strips(writer, one, strips, x, w, bias, out)
         return True
-    splits, partial, target, element_bytes = 1, None, out, x.element_size()
-    pixel = merged(positions_of(out), strides_of(out)[2:])
-    if one.groups == 1 and pixel is not None and not library.is_batch_invariant():
+    splits = 1
+    if pixel_of(one, out) is not None and not library.is_batch_invariant():
         splits = parts_of(-(-boxes.rows // TILE) * -(-one.n_len // TILE), one.depth, count)
+    launch_boxes(writer, one, x, w, bias, out, splits)
+    return True
+
+
+def launch_boxes(
+    writer: RecipeWriter,
+    one: Sum,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    out: Tensor,
+    splits: int,
+    tile: tuple[int, int] | None = None,
+) -> None:
+    """Launch a sum with `conv_sm90`, in a number of split-K parts.
+
+    `writer`: allocates and launches, and records both for replays; `tile`: rows and columns; None if the bundle chooses.
+    """
+    positions, boxes = (one.batch, *one.sweep.out), result_boxes(one, splits)
+    partial, target, element_bytes = None, out, x.element_size()
     width = padded_width(one.n_len)
     if splits > 1:
-        # split-K parts follow one another along the batch dimension, and a box must not span two of them
-        boxes = boxes_of(positions, apart, 1)
         partial = new_contiguous(writer, x, (splits, one.positions, width), torch.float32)
         element_bytes = partial.element_size()
     panel = PANEL_BYTES // element_bytes
@@ -286,11 +338,11 @@ def launch_mapped(
         **one.sweep.map,
         splits=splits,
         has_bias=int(has_bias),
-        programs=count,
+        programs=processors(x),
         TRANSPOSED=one.is_transposed,
         PANEL=panel,
+        **tile_words(tile),
     )
     if partial is not None:
         outer, channel, *_ = strides_of(out)
-        launch_merge(writer, partial, out, bias, one.shape, (outer, pixel or 0, channel))
-    return True
+        launch_merge(writer, partial, out, bias, one.shape, (outer, pixel_of(one, out) or 0, channel))

@@ -13,12 +13,12 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_merge import merge_rows, merge_taps
 from nojit.kernels.conv.launch_pointers import Sum
-from nojit.kernels.conv.launch_sm90 import PANEL_BYTES, ROWS, Boxes, MapsRun, boxes_of, describe, fits, steps_of
+from nojit.kernels.conv.launch_sm90 import PANEL_BYTES, ROWS, MapsRun, describe, fits, result_boxes, steps_of
 from nojit.kernels.conv.layouts import is_described, is_half_image, merged, strides_of
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
-__all__ = ["launch_mapped_weight_grad", "mapped_boxes", "runs_mapped_weight_grad", "serves_weight_grad_channels"]
+__all__ = ["launch_mapped_weight_grad", "runs_mapped_weight_grad", "serves_weight_grad_channels"]
 
 
 def serves_weight_grad_channels(one: Sum, grad: Tensor) -> bool:
@@ -29,11 +29,6 @@ def serves_weight_grad_channels(one: Sum, grad: Tensor) -> bool:
     unit = MAP_BYTES // grad.element_size()
     unfolds = one.groups == 1 and is_half_image(grad)
     return one.n_len % unit == 0 and (unfolds or one.c_len % unit == 0) and fits(one, grad)
-
-
-def mapped_boxes(one: Sum) -> Boxes:
-    """Return the boxes of positions that the kernel sums over."""
-    return boxes_of((one.batch, *one.sweep.out), (1, *one.sweep.mul))
 
 
 def runs_mapped_weight_grad(
@@ -51,7 +46,7 @@ def runs_mapped_weight_grad(
     unit = MAP_BYTES // grad.element_size()
     if not (fits(one, grad, maps_run) and is_described(grad) and one.c_len % unit == 0):
         return False
-    if mapped_boxes(one).rows > sweeps.LIMIT:
+    if result_boxes(one).rows > sweeps.LIMIT:
         return False
     return x is None or (is_described(x) and is_dense(one, out))
 
@@ -78,7 +73,7 @@ def launch_mapped_weight_grad(
         out: the result.
         parts: number of split-K parts.
     """
-    boxes, taps, count = mapped_boxes(one), math.prod(one.sweep.taps), one.groups * one.n_len
+    boxes, taps, count = result_boxes(one), math.prod(one.sweep.taps), one.groups * one.n_len
     target, length = out, one.depth
     in_order = together == 1 and out.shape[1] == one.c_len and is_dense(one, out)
     if parts > 1 or not in_order:

@@ -16,10 +16,9 @@ from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_few_weight_grad import few_boxes, launch_few_weight_grad, runs_few_weight_grad
 from nojit.kernels.conv.launch_merge import MERGE
 from nojit.kernels.conv.launch_pointers import Sum, launch_weight_product
-from nojit.kernels.conv.launch_sm90 import ROWS, MapsRun
+from nojit.kernels.conv.launch_sm90 import ROWS, MapsRun, result_boxes
 from nojit.kernels.conv.launch_sm90_weight_grad import (
     launch_mapped_weight_grad,
-    mapped_boxes,
     runs_mapped_weight_grad,
 )
 from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, own_form, unfold, unfolded_form
@@ -138,7 +137,7 @@ def _mapped(one: Sum, its: Sum, source: VectorInput | None, grad: Tensor, *, unf
     """List the ways of the sm_90 kernel; `its`: the sum over the input in the form `source`."""
     cols = math.prod(its.sweep.taps) * -(-its.c_len // ROWS) * ROWS
     moved, more = _moved(one, grad, source, unfolds=unfolds)
-    boxes = mapped_boxes(its).rows // ROWS
+    boxes = result_boxes(its).rows // ROWS
     # the manifest selects the tile of parts
     tile = (2 * ROWS if one.n_len > ROWS and cols > ROWS else ROWS, 2 * ROWS)
     work = _work(one.groups * one.n_len, cols, boxes, moved, processors(grad))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TILE", "parts_of", "tiles_of"]
+__all__ = ["TILE", "parts_of", "tile_words", "tiles_of"]
 
 TILE: Final = 128
 """Rows and columns of a tile, assumed to estimate the number of programs."""
@@ -43,3 +43,8 @@ def parts_of(tiles: int, depth: int, device_processors: int) -> int:
 def tiles_of(groups: int, rows: int, cols: int) -> int:
     """Return an estimate of the number of tiles of a result of `rows` positions by `cols` channels, in `groups` groups."""
     return groups * -(-rows // TILE) * -(-cols // TILE)
+
+
+def tile_words(tile: tuple[int, int] | None) -> dict[str, int]:
+    """Return rows and columns of a tile by the names of the kernels' constexprs; none if the bundle chooses the tile."""
+    return {} if tile is None else {"BLOCK_M": tile[0], "BLOCK_N": tile[1]}
