@@ -582,8 +582,10 @@ def test_families_import_shared_parts_and_few_others():
     assert found == table
 
 
-# the backward pass of flex attention shares device functions with that of flash attention; sums of products share the cost model of products
+# the backward pass of flex attention shares device functions with that of flash attention; sums of products and convolutions share the cost model of
+# products
 BEHIND_DOORS = {
+    ("nojit.kernels.conv.launch_sums", "nojit.kernels.bmm.cost"),
     ("nojit.kernels.gated_mm.cost", "nojit.kernels.bmm.cost"),
     ("nojit.kernels.gated_mm.launch", "nojit.kernels.bmm.few_rows"),
     ("nojit.kernels.gated_mm.launch", "nojit.kernels.bmm.product"),

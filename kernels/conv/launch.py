@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
-from nojit.kernels.conv.launch_few import is_few, is_narrow, is_uneven, is_unfolded, launch_few, serves_few
-from nojit.kernels.conv.launch_few_grad import is_few_grad, launch_few_grad
+from nojit.kernels.conv.launch_few import is_uneven, is_unfolded, serves_few
 from nojit.kernels.conv.launch_planes import PLANES, copy_to_channels, copy_to_planes
-from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product, launch_weight_grad
-from nojit.kernels.conv.launch_sm90 import launch_mapped, serves_channels
+from nojit.kernels.conv.launch_pointers import Sum, launch_weight_grad
+from nojit.kernels.conv.launch_sm90 import serves_channels
 from nojit.kernels.conv.launch_sm90_weight_grad import serves_weight_grad_channels
+from nojit.kernels.conv.launch_sums import Grad, launch_input_grad, launch_sum
 from nojit.kernels.conv.launch_weight_grad import launch_fast_weight_grad
-from nojit.kernels.conv.layouts import HALF, allocate, by_channels, has_adjacent_channels, part_of
-from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Window, classes_of, forward_sweep
+from nojit.kernels.conv.layouts import HALF, allocate, by_channels, has_adjacent_channels
+from nojit.kernels.conv.sweeps import Window, classes_of, forward_sweep
 from torch import Tensor
 
 __all__ = ["run_conv", "run_input_grad", "run_weight_grad"]
@@ -59,7 +59,7 @@ def run_conv(
     target = out
     if _is_by_planes(x, out) and runs_by_channels(one, x):
         x, target = _read_by_channels(writer, x), _written_by_channels(writer, out)
-    _sum(writer, one, x, weight, bias, target)
+    launch_sum(writer, one, x, weight, bias, target)
     if target is not out:
         copy_to_planes(writer, target, out)
     return made
@@ -135,45 +135,11 @@ def run_input_grad(
     whole = out
     if sums and _is_by_planes(grad, out) and all(runs_by_channels(one, grad) for one in sums):
         grad, whole = _read_by_channels(writer, grad), _written_by_channels(writer, out)
-    if not (is_few_grad(sums) and launch_few_grad(writer, sweep, grad, weight, whole)):
-        if len(read) < len(classes):
-            # an input position that no tap reads has gradient 0
-            writer.make(Tensor.zero_, whole)
-        for each, one in zip(read, sums, strict=True):
-            _sum_class(writer, each, one, grad, weight, whole)
+    zeroed = len(read) < len(classes)
+    launch_input_grad(writer, Grad(sweep, read, sums, zeroed), grad, weight, whole)
     if whole is not out:
         copy_to_planes(writer, whole, out)
     return out
-
-
-def _sum_class(writer: RecipeWriter, each: Class, one: Sum, grad: Tensor, weight: Tensor, whole: Tensor) -> None:
-    """Launch the sum of a class of an input gradient, into its positions of `whole`."""
-    if one.is_part:
-        whole = writer.make(part_of, whole, *_spans(whole, each.first, each.sweep.out, each.apart))
-        weight = writer.make(part_of, weight, *_spans(weight, each.first_tap, each.sweep.taps, each.taps_apart))
-    _sum(writer, one, grad, weight, None, whole)
-
-
-def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...], ...]:
-    """Return first index, size and step of all dimensions of `value`, given the three tuples for spatial dimensions."""
-    first, sizes, apart = (fact[1:] if value.dim() == PADDED_DIM + 2 else fact for fact in facts)
-    return (0, 0, *first), (*value.shape[:2], *sizes), (1, 1, *apart)
-
-
-def _sum(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    """Launch a sum with the fastest kernel that can run it.
-
-    `writer`: allocates and launches, and records both for replays.
-    """
-    operands = (writer, one, x, w, bias, out)
-    # rows of a matrix that are no multiples of 16 bytes apart are slower than a copy that is padded
-    if not is_uneven(x) and not is_narrow(one, x) and launch_product(*operands):
-        return
-    if is_few(one) and launch_few(*operands):
-        return
-    if launch_mapped(*operands) or launch_few(*operands) or launch_product(*operands):
-        return
-    launch(writer, one, x, w, bias, out)
 
 
 def run_weight_grad(

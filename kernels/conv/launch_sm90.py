@@ -37,6 +37,7 @@ __all__ = [
     "launch_boxes",
     "launch_mapped",
     "launch_strips",
+    "least_share",
     "pixel_of",
     "result_boxes",
     "runs_mapped",
@@ -137,10 +138,10 @@ def fits(one: Sum, x: Tensor, maps_run: MapsRun | None = None, used: float = 0.0
 def serves_channels(one: Sum, x: Tensor) -> bool:
     """Return whether the sm_90 kernels run a sum as soon as all operands are channels-last."""
     unit = MAP_BYTES // x.element_size()
-    return one.c_len % unit == one.n_len % unit == 0 and fits(one, x, used=_used(one))
+    return one.c_len % unit == one.n_len % unit == 0 and fits(one, x, used=least_share(one))
 
 
-def _used(one: Sum) -> float:
+def least_share(one: Sum) -> float:
     """Return the least fraction of copied channels that must exist; other kernels are slower for parts in any case."""
     return 0.0 if one.is_part else USED
 
@@ -283,7 +284,7 @@ def launch_mapped(
     `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
     kernels run on a device, or None for `takes_maps`.
     """
-    if not runs_mapped(one, x, w, out, maps_run, _used(one)):
+    if not runs_mapped(one, x, w, out, maps_run, least_share(one)):
         return False
     count, boxes = processors(x), result_boxes(one)
     strips = strips_of(one, boxes.rows, count) if sharing else None

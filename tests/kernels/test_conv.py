@@ -18,6 +18,7 @@ from nojit.kernels.conv import (
     launch_few_grad,
     launch_merge,
     launch_pointers,
+    launch_sums,
     launch_weight_grad,
     op,
     reference,
@@ -25,10 +26,12 @@ from nojit.kernels.conv import (
 )
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.conv.checks import window_of
+from nojit.kernels.conv.launch_sums import Way
 from nojit.kernels.conv.layouts import by_channels, is_by_channels
 from nojit.kernels.conv.plan_costs import Plan
 from nojit.kernels.conv.splits import parts_of
 from nojit.kernels.conv.sweeps import Window, classes_of, forward_sweep, pieces_of
+from nojit.kernels.products.tile_costs import Tiling
 from nojit.runtime.errors import ArgumentError
 from torch import Tensor
 from torch.nn import functional
@@ -474,6 +477,28 @@ def test_parts_of_few_channels(shape, launched, monkeypatch):
     monkeypatch.setattr(launch_few, "parts_of", lambda *_: 3)
     check(conv2d, few(shape, 12, (5, 5), torch.float16, "channels"), gradients=False, padding=2)
     assert launched[-2:] == ["conv_few", "bmm_merge"]
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("shape", [(1, 16, 6, 7), (1, 3, 6, 7)])
+def test_callers_name_tiles_and_parts_of_few_channels(shape, parts, launched, monkeypatch):
+    monkeypatch.setattr(launch_sums, "ways_of", lambda *_: [Way(0.0, "conv_few", Tiling(64, 64, parts))])
+    check(conv2d, few(shape, 16, (3, 3), torch.float16, "channels"), gradients=False, padding=1)
+    assert launched[-parts:] == ["conv_few", "bmm_merge"][:parts]
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("case", [FEW["stride"], FEW["many padded channels"]], ids=["stride", "many padded channels"])
+def test_callers_name_tiles_and_parts_of_input_gradients(case, parts, launched, monkeypatch):
+    shape, channels, taps, words = case
+    tiling = Tiling(64, 64, parts) if shape[1] % 8 == 0 else None
+    monkeypatch.setattr(launch_sums, "takes_maps", lambda _: True)
+    monkeypatch.setattr(launch_sums, "ways_of", lambda *_: [])
+    monkeypatch.setattr(launch_sums, "_faster_together", lambda *_: tiling)
+    values = few(shape, channels, taps, torch.float16, "channels")
+    grads_by_input(values, words)
+    check(conv2d, values, **words)
+    assert ("conv_few_grad" in launched) == (tiling is not None)
 
 
 def test_few_channels_are_whole_where_the_batch_must_not_matter(launched, monkeypatch):

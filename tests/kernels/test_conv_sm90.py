@@ -16,12 +16,16 @@ from nojit.kernels.conv import (
     launch_few,
     launch_pointers,
     launch_sm90,
+    launch_sums,
     launch_weight_grad,
     op_autograd,
 )
-from nojit.kernels.conv.launch_sm90 import ROWS, boxes_of
+from nojit.kernels.conv.launch_pointers import Sum
+from nojit.kernels.conv.launch_sm90 import ROWS, boxes_of, pixel_of
+from nojit.kernels.conv.launch_sums import Way
 from nojit.kernels.conv.plan_costs import Plan
 from nojit.kernels.manifest_kernels import by_position
+from nojit.kernels.products.tile_costs import Tiling
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 from torch.nn import functional
@@ -74,7 +78,7 @@ def provide(name: str):
         if name == "conv_weight_grad_sm90":
             cols = 2 * ROWS if config["BLOCK_N"] == 3 * ROWS else config["BLOCK_N"]
             config = config | {"BLOCK_M": min(config["BLOCK_M"], 2 * ROWS), "BLOCK_N": cols}
-        kernel(PROGRAMS, *(argument(value, blocks[min(at, 2)]) for at, value in enumerate(args)), **named, **config)
+        kernel(PROGRAMS, *(argument(value, blocks[min(at, 2)]) for at, value in enumerate(args)), **{**config, **named})
 
     return launch
 
@@ -223,6 +227,23 @@ def test_convolutions(case, tile, parts, monkeypatch):
     check(convolve, operands(shape, channels, taps, words.get("groups", 1)), **words)
     assert set(asked) <= {"conv_sm90", "conv_weight_grad_sm90", "bmm_merge"}
     assert {"conv_sm90", "conv_weight_grad_sm90"} <= set(asked)
+    assert ("bmm_merge" in asked) == (parts > 1)
+
+
+@pytest.mark.parametrize("tiling", [(64, 128, 1), (192, 64, 1), (64, 128, 3), (128, 256, 2), (192, 128, 4)], ids=str)
+@pytest.mark.parametrize(
+    "case", [CASES["padded"], CASES["stride"], CASES["volume"]], ids=["padded", "stride", "volume"]
+)
+def test_callers_name_tiles_and_parts(case, tiling, monkeypatch):
+    convolve, shape, channels, taps, words = case
+    rows, cols, parts = tiling
+
+    def ways(one: Sum, _x: Tensor, _w: Tensor, out: Tensor) -> list[Way]:
+        return [Way(0.0, "conv_sm90", Tiling(rows, cols, 1 if pixel_of(one, out) is None else parts))]
+
+    monkeypatch.setattr(launch_sums, "ways_of", ways)
+    check(convolve, operands(shape, channels, taps), **words)
+    assert "conv_sm90" in asked
     assert ("bmm_merge" in asked) == (parts > 1)
 
 

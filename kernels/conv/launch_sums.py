@@ -1,0 +1,319 @@
+"""Launches sums, and input gradients of all their classes, with the kernel, tile and split-K parts of the least estimated time.
+
+On other GPUs than sm_90 and under batch invariance, rules choose the kernel, and the bundle its tile.
+"""
+
+# ruff: noqa: PLR0917 - a sum has many facts
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from nojit.kernels import library
+from nojit.kernels.bmm.cost import fastest as fastest_product
+from nojit.kernels.calls.memos import RecipeWriter
+from nojit.kernels.calls.tensor_maps import processors, takes_maps
+from nojit.kernels.conv.launch_few import (
+    few_depth,
+    few_form,
+    few_unit,
+    is_few,
+    is_narrow,
+    is_uneven,
+    is_unfolded,
+    is_unfolded_first,
+    launch_few,
+    serves_few,
+)
+from nojit.kernels.conv.launch_few_grad import grad_unit, is_few_grad, launch_few_grad, runs_few_grad
+from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product
+from nojit.kernels.conv.launch_sm90 import (
+    MapsRun,
+    launch_boxes,
+    launch_mapped,
+    launch_strips,
+    least_share,
+    pixel_of,
+    result_boxes,
+    runs_mapped,
+    strip_boxes,
+    strip_rows,
+)
+from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput
+from nojit.kernels.conv.layouts import has_adjacent_channels, is_described, merged, part_of, positions_of, strides_of
+from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
+from nojit.kernels.conv.sum_costs import (
+    COPY,
+    FEW,
+    FEW_DEPTHS,
+    FEW_GRAD,
+    FEW_ONES,
+    MAPPED,
+    PARTED,
+    PRODUCT,
+    PRODUCT_SHARE,
+    STEP,
+    STRIPS,
+    STRIPS_KEPT,
+    ZEROS,
+)
+from nojit.kernels.conv.sweeps import PADDED_DIM, Class, Sweep
+from nojit.kernels.products.tile_costs import Tile, Tiling, Work, straddling
+from torch import Tensor
+
+__all__ = ["Grad", "Way", "grad_ways", "launch_input_grad", "launch_sum", "launch_way", "ways_of"]
+
+MANY_STRIPS: Final = 8
+"""The manifest gives the halo kernel its wide tile if it has so many tiles for each SM."""
+MANY_ROWS: Final = 192
+"""The manifest gives `conv_few_grad` its tile of 128 x 16 for so many programs."""
+MANY_TILES: Final = 96
+"""And that of 128 x 64 for so many."""
+KEPT_STEPS: Final = 3
+"""The most steps of the halo kernel whose weights stay in shared memory."""
+WIDE: Final = 64
+ELEMENT_BYTES: Final = 2
+
+
+class Way(NamedTuple):
+    """A kernel for a sum, its tile and split-K parts."""
+
+    ns: float
+    """Estimated time."""
+    kernel: str
+    """The kernel's name, or ``bmm`` for those of dense products."""
+    tiling: Tiling
+
+
+def launch_sum(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    """Launch a sum with the fastest kernel that can run it.
+
+    `writer`: allocates and launches, and records both for replays.
+    """
+    operands = (writer, one, x, w, bias, out)
+    way = min(ways_of(one, x, w, out), default=None)
+    if way is not None and launch_way(way, *operands):
+        return
+    # rows of a matrix that are no multiples of 16 bytes apart are slower than a copy that is padded
+    if not is_uneven(x) and not is_narrow(one, x) and launch_product(*operands):
+        return
+    if is_few(one) and launch_few(*operands):
+        return
+    if launch_mapped(*operands) or launch_few(*operands) or launch_product(*operands):
+        return
+    launch(writer, one, x, w, bias, out)
+
+
+def launch_way(
+    way: Way, writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
+) -> bool:
+    """Launch a sum in a way that `ways_of` listed; return False if it turns out that the way cannot run it."""
+    tile = way.tiling[:2]
+    match way.kernel:
+        case "bmm":
+            return launch_product(writer, one, x, w, bias, out)
+        case "conv_few":
+            return launch_few(writer, one, x, w, bias, out, way.tiling)
+        case "conv_halo_sm90":
+            boxes = strip_boxes(one)
+            if boxes is None:
+                return False
+            launch_strips(writer, one, boxes, x, w, bias, out)
+        case _:
+            launch_boxes(writer, one, x, w, bias, out, way.tiling.parts, tile)
+    return True
+
+
+def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | None = None) -> Iterator[Way]:
+    """List the ways to run a sum, with their times; none on GPUs or for layouts for which nobody estimated them.
+
+    Args:
+        one: the sum.
+        x: the input.
+        w: the weight.
+        out: the result.
+        maps_run: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
+    """
+    maps_run = maps_run or takes_maps
+    if not _is_estimated(x, maps_run) or not (has_adjacent_channels(x) or is_unfolded(x)):
+        return
+    moved = moved_by(one)
+    if one.sweep.is_pointwise and one.groups == 1 and not one.is_part and is_described(x) and is_described(out):
+        yield _product(one, x, moved)
+    if runs_mapped(one, x, w, out, maps_run, 0.0 if serves_few(one, x) else least_share(one)):
+        yield from _mapped(one, x, out, moved)
+    source = few_form(one, x, out)
+    if source is not None:
+        yield from _few(one, source, x, out, moved)
+
+
+def _is_estimated(x: Tensor, maps_run: MapsRun) -> bool:
+    """Return whether sums over x have estimated times: on sm_90, where results may depend on the batch."""
+    return maps_run(x) and not library.is_batch_invariant()
+
+
+def moved_by(one: Sum) -> float:
+    """Return the time to move operands and result of a sum once."""
+    own = one.sweep
+    # a strided sum of single positions does not read those between them
+    read = math.prod(min(size, out * taps) for size, out, taps in zip(own.source, own.out, own.taps, strict=True))
+    count = one.batch * read * one.groups * one.c_len + one.positions * one.groups * one.n_len
+    return moving(count + one.groups * one.n_len * one.depth, ELEMENT_BYTES)
+
+
+def _straddles(one: Sum) -> tuple[bool, bool]:
+    """Return whether the positions of input and result straddle sectors of memory."""
+    return straddling(one.groups * one.c_len, one.groups * one.n_len, ELEMENT_BYTES)
+
+
+def _product(one: Sum, x: Tensor, moved: float) -> Way:
+    left, right = straddling(one.c_len, one.n_len if one.is_transposed else one.c_len, ELEMENT_BYTES)
+    work = Work((1, one.positions, one.n_len, one.c_len), processors(x), STEP, moved, (left, right))
+    return Way(PRODUCT + PRODUCT_SHARE * fastest_product(work)[0], "bmm", Tiling(0, 0, 1))
+
+
+def _mapped(one: Sum, x: Tensor, out: Tensor, moved: float) -> Iterator[Way]:
+    """List the ways of the sm_90 kernels, which pad the channels of a tap."""
+    depth = math.prod(one.sweep.taps) * STEP * -(-one.c_len // STEP)
+
+    def work(rows: int) -> Work:
+        return Work((one.groups, rows, one.n_len, depth), processors(x), STEP, moved, _straddles(one))
+
+    found = list(plans(MAPPED, work(result_boxes(one).rows), merges=False))
+    yield from (_way("conv_sm90", plan) for plan in found if plan.parts == 1)
+    if pixel_of(one, out) is not None:
+        found = list(plans(PARTED, work(result_boxes(one, 2).rows), merges=False))
+        yield from (_way("conv_sm90", plan) for plan in found if plan.parts > 1)
+    boxes = strip_boxes(one)
+    if boxes is not None:
+        rows, steps = strip_rows(boxes, one.sweep.out[1]), depth // (STEP * one.sweep.taps[1])
+        tile = _strip_tile(one.n_len, rows, steps, processors(x))
+        its = work(rows)._replace(sizes=(1, rows, one.n_len, STEP * steps))
+        yield Way(its.time(tile), "conv_halo_sm90", Tiling(tile.rows, tile.cols, 1))
+
+
+def _strip_tile(cols: int, rows: int, steps: int, count: int) -> Tile:
+    """Return the tile of the halo kernel, as the manifest chooses it."""
+    if cols <= WIDE and steps <= KEPT_STEPS:
+        return STRIPS_KEPT
+    narrow, wide = STRIPS
+    return wide if cols > WIDE and rows >= wide.rows * MANY_STRIPS * count else narrow
+
+
+def _few(one: Sum, source: VectorInput, x: Tensor, out: Tensor, moved: float) -> Iterator[Way]:
+    """List the ways of the kernel for few channels, which reads an input in the form `source`."""
+    more = 0.0
+    if is_unfolded_first(one, x):
+        more = unfolding(moving(one.batch * one.sweep.source[1] * source.width * source.channels, ELEMENT_BYTES))
+    elif one.is_transposed or one.is_part:
+        more = COPY
+    divided = merged(positions_of(out), strides_of(out)[2:]) is not None
+    for tile in FEW if few_unit(one, out) == VECTOR else FEW_ONES:
+        sizes = (1, one.positions, one.n_len, few_depth(one, source))
+        work = Work(sizes, processors(x), FEW_DEPTHS.get(tile[:2], STEP), moved, _straddles(one))
+        for plan in plans((tile,), work, merges=False):
+            if plan.parts == 1 or divided:
+                yield _way("conv_few", plan, more)
+
+
+def _way(kernel: str, plan: Plan, more: float = 0.0) -> Way:
+    return Way(plan.ns + more, kernel, Tiling(*plan[1:]))
+
+
+class Grad(NamedTuple):
+    """An input gradient: the sums of its classes, and the operands of a launch for all of them."""
+
+    forward: Sweep
+    """The sweep of the convolution."""
+    classes: Sequence[Class]
+    """The classes that have taps."""
+    sums: Sequence[Sum]
+    """Their sums."""
+    zeroed: bool
+    """Whether other classes have no taps: their gradient is 0."""
+
+
+def launch_input_grad(writer: RecipeWriter, all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> None:
+    """Launch an input gradient in the fastest way: all classes at once, or one after the other.
+
+    Args:
+        writer: allocates and launches, and records both for replays.
+        all_of: the gradient.
+        grad: gradient by the output, [N, O, ...].
+        w: weight, [O, C / groups, ...].
+        out: gradient by the input, [N, C, ...].
+    """
+    tiling = None
+    if _is_estimated(grad, takes_maps):
+        tiling = _faster_together(all_of, grad, w, out)
+        together = tiling is not None
+    else:
+        together = is_few_grad(all_of.sums)
+    if together and launch_few_grad(writer, all_of.forward, grad, w, out, tiling):
+        return
+    if all_of.zeroed:
+        # an input position that no tap reads has gradient 0
+        writer.make(Tensor.zero_, out)
+    for each, one in zip(all_of.classes, all_of.sums, strict=True):
+        its_out, its_w = out, w
+        if one.is_part:
+            its_out = writer.make(part_of, out, *_spans(out, each.first, each.sweep.out, each.apart))
+            its_w = writer.make(part_of, w, *_spans(w, each.first_tap, each.sweep.taps, each.taps_apart))
+        launch_sum(writer, one, grad, its_w, None, its_out)
+
+
+def _faster_together(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> Tiling | None:
+    """Return tile and parts for a launch of all classes; None if a launch for each class is faster."""
+    ways = grad_ways(all_of, grad, w, out)
+    together = min(ways, default=None) if all_of.sums else None
+    if together is None:
+        return None
+    apart = float(ZEROS * all_of.zeroed)
+    for each, one in zip(all_of.classes, all_of.sums, strict=True):
+        its_out, its_w = out, w
+        if one.is_part:
+            its_out = part_of(out, *_spans(out, each.first, each.sweep.out, each.apart))
+            its_w = part_of(w, *_spans(w, each.first_tap, each.sweep.taps, each.taps_apart))
+        apart += min((way.ns for way in ways_of(one, grad, its_w, its_out)), default=0.0)
+    return together.tiling if together.ns < apart else None
+
+
+def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> Iterator[Way]:
+    """List the ways to run all classes of an input gradient in one launch, with their times; the arguments are those of `launch_input_grad`."""
+    forward, channels, unit = all_of.forward, out.shape[1], grad_unit(out)
+    if not runs_few_grad(forward, grad, w, out):
+        return
+    classes = math.prod(forward.mul)
+    sides = zip(forward.source, forward.mul, strict=True)
+    rows = out.shape[0] * math.prod(-(-size // mul) for size, mul in sides)
+    # classes have different numbers of taps
+    depth = STEP * -(-grad.shape[1] * math.prod(forward.taps) // (STEP * classes))
+    moved = moving(grad.numel() + out.numel() + w.numel(), ELEMENT_BYTES)
+    straddles = straddling(grad.shape[1], channels, ELEMENT_BYTES)
+    work = Work((classes, rows, channels, depth), processors(grad), STEP, moved, straddles)
+    divided = merged(positions_of(out), strides_of(out)[2:]) is not None
+    for tile in FEW_GRAD if unit == VECTOR else FEW_GRAD[:1]:
+        for plan in plans((tile,), work, merges=False):
+            if (plan.parts == 1 or divided) and (unit == 1 or _has_grad_tile(tile, work, plan.parts)):
+                yield _way("conv_few_grad", plan, 0.0 if unit == VECTOR else COPY)
+
+
+def _has_grad_tile(tile: Tile, work: Work, parts: int) -> bool:
+    """Return whether the manifest lets `conv_few_grad` take a tile."""
+    programs, cols = parts * tile.count(work.sizes), work.sizes[2]
+    match tile[:2]:
+        case 128, 16:
+            return cols <= tile.cols and programs >= MANY_ROWS
+        case 128, 64:
+            return programs >= MANY_TILES
+        case 64, 32:
+            return cols <= tile.cols
+    return True
+
+
+def _spans(value: Tensor, *facts: tuple[int, int, int]) -> tuple[tuple[int, ...], ...]:
+    """Return first index, size and step of all dimensions of `value`, given the three tuples for spatial dimensions."""
+    first, sizes, apart = (fact[1:] if value.dim() == PADDED_DIM + 2 else fact for fact in facts)
+    return (0, 0, *first), (*value.shape[:2], *sizes), (1, 1, *apart)

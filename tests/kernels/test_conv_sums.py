@@ -1,0 +1,167 @@
+"""Sums of convolutions: every listed way has a kernel that the bundle serves, and gives the result; the least time is chosen."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from nojit.kernels import library
+from nojit.kernels.calls.memos import RecipeWriter
+from nojit.kernels.conv import launch, launch_sm90, launch_sums
+from nojit.kernels.conv.launch_sums import Grad, Way
+from nojit.kernels.conv.sweeps import Window
+from nojit.kernels.manifest_kernels import by_position
+from nojit.kernels.products.tile_costs import Tiling
+from nojit.runtime.expr import expression as expr
+from torch import Tensor
+
+MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
+MANIFEST = {kernel["name"]: kernel for kernel in tomllib.loads((MANIFESTS / "conv.toml").read_text())["kernel"]}
+LAST = torch.channels_last
+launches: list[tuple[str, dict[str, Any]]] = []
+
+
+@pytest.fixture(autouse=True)
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have a device that takes maps, and note its launches, which compute nothing."""
+
+    def provide(name: str) -> Any:
+        def launch_one(*args: Any, **named: Any) -> None:
+            values, constexprs = by_position(name, args, named)
+            params = list(MANIFEST[name]["params"]) if name in MANIFEST else []
+            launches.append((name, dict(zip(params, values, strict=False)) | constexprs))
+
+        return launch_one
+
+    for module in (launch_sums, launch_sm90):
+        monkeypatch.setattr(module, "takes_maps", lambda value: value.element_size() == 2)
+    launches.clear()
+    with library.override(provide):
+        yield
+
+
+def image(*sizes: int) -> Tensor:
+    return torch.empty(sizes, dtype=torch.bfloat16, memory_format=LAST)
+
+
+def window(taps: int, stride: int) -> Window:
+    return Window((stride,) * 2, (taps // 2,) * 2, (taps // 2,) * 2, (1, 1))
+
+
+def convolve(sizes: tuple[int, int, int, int], taps: int, stride: int) -> None:
+    """Convolve an image of (batch, channels, side, channels of the result)."""
+    batch, channels, side, results = sizes
+    writer = RecipeWriter(image(batch, channels, side, side), image(results, channels, taps, taps))
+    x, w = writer.operands
+    assert x is not None
+    assert w is not None
+    launch.run_conv(writer, x, w, None, window(taps, stride), 1, "ieee")
+
+
+def differentiate(sizes: tuple[int, int, int, int], taps: int, stride: int) -> None:
+    """Take the gradient by the input of the same convolution."""
+    batch, channels, side, results = sizes
+    out = (side + taps // 2 * 2 - taps) // stride + 1
+    writer = RecipeWriter(image(batch, results, out, out), image(results, channels, taps, taps))
+    grad, w = writer.operands
+    assert grad is not None
+    assert w is not None
+    launch.run_input_grad(writer, grad, w, (batch, channels, side, side), window(taps, stride), 1, "ieee")
+
+
+def listed(call: Any, *args: Any) -> list[Way]:
+    """Return all ways that a call lists, of all its sums."""
+    found: list[Way] = []
+    whole, classes = launch_sums.ways_of, launch_sums.grad_ways
+
+    def note(ways: Iterator[Way]) -> list[Way]:
+        own = list(ways)
+        found.extend(own)
+        return own
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch_sums, "ways_of", lambda *given: note(whole(*given)))
+        patch.setattr(launch_sums, "grad_ways", lambda *given: note(classes(*given)))
+        call(*args)
+    return found
+
+
+def is_served(name: str, facts: dict[str, Any]) -> bool:
+    """Return whether the bundle has the tile that a launch names: in its tuned table, or in a config whose rules the call keeps."""
+    kernel, tile = MANIFEST[name], (facts["BLOCK_M"], facts["BLOCK_N"])
+    table = MANIFESTS / f"tuned/{name}.nvidia-h200.toml"
+    if table.exists() and facts.get("PANEL", 64) == 64 and facts.get("UNIT", 8) == 8:
+        return tile in {(config["BLOCK_M"], config["BLOCK_N"]) for config in tomllib.loads(table.read_text())["config"]}
+    numbers = {key: value for key, value in facts.items() if isinstance(value, int)}
+    return any(
+        (config["BLOCK_M"], config["BLOCK_N"]) == tile
+        and all(expr.parse(config.get(rule, "true")).evaluate(numbers) for rule in ("when", "requires"))
+        for config in kernel["configs"]
+    )
+
+
+@pytest.mark.parametrize("call", [convolve, differentiate])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_bundle_serves_every_listed_way(call, seed, monkeypatch):
+    rng = random.Random(seed)
+    sizes = rng.randint(1, 9), 8 * rng.randint(1, 30), rng.randint(5, 70), 8 * rng.randint(1, 30)
+    args = sizes, rng.choice((1, 3, 5)), rng.choice((1, 2))
+    for way in dict.fromkeys(way._replace(ns=0.0) for way in listed(call, *args)):
+        launches.clear()
+        together = [way._replace(ns=-1.0)] if way.kernel == "conv_few_grad" else []
+        monkeypatch.setattr(launch_sums, "grad_ways", lambda *_, together=together: together)
+        monkeypatch.setattr(launch_sums, "ways_of", lambda *_, way=way: [way])
+        call(*args)
+        named = [facts for name, facts in launches if name == way.kernel and "BLOCK_M" in facts]
+        assert named or way.kernel in {"bmm", "conv_halo_sm90"}
+        for facts in named:
+            assert Tiling(facts["BLOCK_M"], facts["BLOCK_N"], facts["splits"]) == way.tiling
+            assert is_served(way.kernel, facts), way
+
+
+@pytest.mark.parametrize("sizes", [(8, 64, 112, 64), (2, 16, 30, 64), (4, 120, 60, 128), (16, 64, 112, 120)], ids=str)
+def test_the_halo_kernels_time_is_that_of_the_tile_that_the_manifest_chooses(sizes, monkeypatch):
+    (way,) = {way for way in listed(convolve, sizes, 3, 1) if way.kernel == "conv_halo_sm90"}
+    monkeypatch.setattr(launch_sums, "ways_of", lambda *_: [way])
+    launches.clear()
+    convolve(sizes, 3, 1)
+    ((name, facts),) = launches
+    numbers = {key: value for key, value in facts.items() if isinstance(value, int)}
+    configs = MANIFEST[name]["configs"]
+    taken = next(config for config in configs if expr.parse(config.get("requires", "true")).evaluate(numbers))
+    assert (taken["BLOCK_M"], taken["BLOCK_N"]) == way.tiling[:2]
+
+
+def test_few_tiles_of_a_deep_sum_are_divided():
+    convolve((1, 512, 14, 128), 3, 1)
+    assert launches[0][1]["splits"] > 1
+    assert launches[-1][0] == "bmm_merge"
+
+
+def test_many_tiles_are_not_divided():
+    convolve((32, 128, 56, 256), 3, 1)
+    ((name, facts),) = launches
+    assert name == "conv_sm90"
+    assert facts["splits"] == 1
+
+
+def test_no_way_is_listed_where_the_batch_must_not_matter(monkeypatch):
+    monkeypatch.setattr(library, "is_batch_invariant", lambda: True)
+    assert not listed(convolve, (8, 64, 30, 64), 3, 1)
+    assert not listed(differentiate, (8, 64, 30, 64), 3, 2)
+
+
+def test_launches_for_each_class_follow_zeros_if_no_tap_reads_a_position():
+    """The gradient of every other position is 0; a launch for all classes writes the zeros itself."""
+    zeros = Grad(None, [], [], zeroed=True)  # type: ignore[arg-type]
+    out = torch.ones(2, 2, dtype=torch.bfloat16)
+    writer = RecipeWriter(out)
+    (target,) = writer.operands
+    assert target is not None
+    launch_sums.launch_input_grad(writer, zeros, target, target, target)
+    assert not target.any()
