@@ -17,6 +17,7 @@ from nojit.kernels.conv import (
     launch_few_grad,
     launch_pointers,
     launch_sm90,
+    launch_sums,
     launch_weight_grad,
     plan_costs,
     weight_grad_costs,
@@ -56,6 +57,8 @@ class Case:
     tf32: bool = False
     maps: bool = True
     """Whether the kernels over tensor maps may run where they can."""
+    estimated: bool = False
+    """Whether estimated times choose kernel, tile and parts of sums, where they can; else rules do."""
     parts: int = 0
     """Into how many parts depths are cut; 0 leaves that to the operator."""
     tile: tuple[int, int] | None = None
@@ -69,6 +72,7 @@ class Case:
             "by channels" if self.channels else "by planes, copied" if self.copied else "by planes",
             "tf32" if self.tf32 else "",
             "" if self.maps else "pointers",
+            "estimated" if self.estimated else "",
             f"offset {self.offset}" if self.offset else "",
             f"{self.parts} parts" if self.parts else "",
             f"tile {self.tile}" if self.tile else "",
@@ -131,6 +135,8 @@ class Case:
             stack.callback(operators.MEMO.forget)
             for name in () if self.copied else ("runs_by_channels", "serves_weight_grad_channels"):
                 stack.enter_context(mock.patch.object(launch, name, return_value=False))
+            if not self.estimated:
+                stack.enter_context(mock.patch.object(launch_sums, "takes_maps", return_value=False))
             if not self.maps:
                 stack.enter_context(mock.patch.object(launch_sm90, "takes_maps", return_value=False))
             for module in (launch_few_grad, launch_pointers, launch_sm90) if self.parts else ():
@@ -268,6 +274,14 @@ def _weight_cases() -> Iterator[Case]:
         yield Case(dtype, (4, 40, 64, 28, 28), parts=parts, tile=(tile.rows, tile.cols))
 
 
+def _estimated() -> Iterator[Case]:
+    """List cases that run as estimated times choose."""
+    for dtype, (sizes, taps, words) in itertools.product(_HALVES, (*_FEW_GRADS, *_WINDOWS, *_SHARED)):
+        yield Case(dtype, sizes, taps, words, estimated=True)
+    for dtype, parts in itertools.product(_HALVES, (1, 3)):
+        yield Case(dtype, (4, 128, 192, 28, 28), parts=parts, estimated=True)
+
+
 def gradient_cases() -> Iterator[Case]:
     """List cases whose gradients are taken, by every kernel."""
     for dtype, tf32 in _kinds():
@@ -292,6 +306,7 @@ def gradient_cases() -> Iterator[Case]:
     for dtype, (sizes, taps, words) in itertools.product(_HALVES, _FEW_GRADS):
         yield Case(dtype, sizes, taps, words)
         yield Case(dtype, sizes, taps, words, parts=3)
+    yield from _estimated()
     # wide tiles of the gradient of the input
     for dtype, sizes in itertools.product(_HALVES, ((8, 320, 64, 60, 52), (8, 128, 64, 64, 64))):
         yield Case(dtype, sizes)
