@@ -52,6 +52,7 @@ from nojit.kernels.conv.sum_costs import (
     FEW_ONES,
     MAPPED,
     PARTED,
+    POINTERS,
     PRODUCT,
     PRODUCT_SHARE,
     STEP,
@@ -70,7 +71,7 @@ MANY_STRIPS: Final = 8
 MANY_ROWS: Final = 192
 """The manifest gives `conv_few_grad` its tile of 128 x 16 for so many programs."""
 MANY_TILES: Final = 96
-"""And that of 128 x 64 for so many."""
+"""And that of 128 x 64 for so many; it gives `conv` its tile of 128 x 128 for so many, too."""
 KEPT_STEPS: Final = 3
 """The most steps of the halo kernel whose weights stay in shared memory."""
 WIDE: Final = 64
@@ -121,6 +122,8 @@ def launch_way(
             if boxes is None:
                 return False
             launch_strips(writer, one, boxes, x, w, bias, out)
+        case "conv":
+            launch(writer, one, x, w, bias, out)
         case _:
             launch_boxes(writer, one, x, w, bias, out, way.tiling.parts, tile)
     return True
@@ -147,6 +150,8 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | Non
     source = few_form(one, x, out)
     if source is not None:
         yield from _few(one, source, x, out, moved)
+    if is_unfolded(x):
+        yield _pointers(one, x, moved)
 
 
 def _is_estimated(x: Tensor, maps_run: MapsRun) -> bool:
@@ -216,6 +221,17 @@ def _few(one: Sum, source: VectorInput, x: Tensor, out: Tensor, moved: float) ->
         for plan in plans((tile,), work, merges=False):
             if plan.parts == 1 or divided:
                 yield _way("conv_few", plan, more)
+
+
+def _pointers(one: Sum, x: Tensor, moved: float) -> Way:
+    """Return the way of the kernel that reads single elements, which needs no unfolded copy, with the tile that the manifest chooses."""
+    narrow, middle, wide = POINTERS
+    sizes = (one.groups, one.positions, one.n_len, one.depth)
+    tile = narrow if one.n_len <= narrow.cols else middle
+    if one.n_len > WIDE and wide.count(sizes) >= MANY_TILES:
+        tile = wide
+    work = Work(sizes, processors(x), STEP, moved, _straddles(one))
+    return Way(work.time(tile), "conv", Tiling(tile.rows, tile.cols, 1))
 
 
 def _way(kernel: str, plan: Plan, more: float = 0.0) -> Way:

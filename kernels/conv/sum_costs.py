@@ -14,6 +14,7 @@ __all__ = [
     "FEW_ONES",
     "MAPPED",
     "PARTED",
+    "POINTERS",
     "PRODUCT",
     "PRODUCT_SHARE",
     "STEP",
@@ -48,13 +49,13 @@ PARTED: Final = read_tiles("""
 """Tiles of `conv_sm90` for split-K parts."""
 STRIPS: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
-     128    64   6133   621   600        0     0      0     0    0.00         0      0     0      0.00000
+     128    64   6133   621   680        0     0      0     0    0.00         0      0     0      0.00000
      128   128   5409  1789  1050        0     0      0     0    0.00         0      0     0      0.00000
 """)
 """Tiles of `conv_halo_sm90`, which copies the weights in each step: a step is a column of three taps."""
 (STRIPS_KEPT,) = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
-     128    64   6133   621   450        0     0      0     0    0.00         0      0     0      0.00000
+     128    64   6133   621   560        0     0      0     0    0.00         0      0     0      0.00000
 """)
 """Its tile if all weights stay in shared memory."""
 FEW: Final = read_tiles("""
@@ -82,6 +83,13 @@ FEW_GRAD: Final = read_tiles("""
      128    64   7132   970   375        0     0      0     0    0.00         0   2152    29      0.00300
 """)
 """Tiles of `conv_few_grad`, the first for results whose channels do not fill vectors, too."""
+POINTERS: Final = read_tiles("""
+    rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
+     128    16   9000  1000   500        0     0      0     0    0.20         0      0     0      0.00000
+     128    64   9000  1500   700        0     0      0     0    0.20         0      0     0      0.00000
+     128   128   9000  2500  1200        0     0      0     0    0.20         0      0     0      0.00000
+""")
+"""Tiles of `conv` for images whose channels do not fill vectors: a step is 64 products of single elements."""
 COPY: Final = 2500
 """Time to copy a transposed weight, or a part of one."""
 ZEROS: Final = 2500

@@ -105,6 +105,17 @@ def is_served(name: str, facts: dict[str, Any]) -> bool:
     )
 
 
+def chosen_tile(name: str, facts: dict[str, Any]) -> tuple[int, int]:
+    """Return the tile of the first config for sm_90 whose rules a launch keeps."""
+    names = {key: value for key, value in facts.items() if isinstance(value, int | str)}
+    return next(
+        (config["BLOCK_M"], config["BLOCK_N"])
+        for config in MANIFEST[name]["configs"]
+        if "sm_90" in config.get("archs", ["sm_90"])
+        and all(expr.parse(config.get(rule, "true")).evaluate(names) for rule in ("when", "requires"))
+    )
+
+
 @pytest.mark.parametrize("call", [convolve, differentiate])
 @pytest.mark.parametrize("seed", range(12))
 def test_the_bundle_serves_every_listed_way(call, seed, monkeypatch):
@@ -131,10 +142,17 @@ def test_the_halo_kernels_time_is_that_of_the_tile_that_the_manifest_chooses(siz
     launches.clear()
     convolve(sizes, 3, 1)
     ((name, facts),) = launches
-    numbers = {key: value for key, value in facts.items() if isinstance(value, int)}
-    configs = MANIFEST[name]["configs"]
-    taken = next(config for config in configs if expr.parse(config.get("requires", "true")).evaluate(numbers))
-    assert (taken["BLOCK_M"], taken["BLOCK_N"]) == way.tiling[:2]
+    assert chosen_tile(name, facts) == way.tiling[:2]
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 11, 8), (9, 3, 30, 40), (2, 3, 30, 72), (9, 3, 60, 104)], ids=str)
+def test_the_time_over_single_elements_is_that_of_the_tile_that_the_manifest_chooses(sizes, monkeypatch):
+    (way,) = {way for way in listed(convolve, sizes, 3, 2) if way.kernel == "conv"}
+    monkeypatch.setattr(launch_sums, "ways_of", lambda *_: [way])
+    launches.clear()
+    convolve(sizes, 3, 2)
+    ((name, facts),) = launches
+    assert chosen_tile(name, facts | {"dtype": "bf16"}) == way.tiling[:2]
 
 
 def test_few_tiles_of_a_deep_sum_are_divided():
