@@ -285,6 +285,14 @@ def test_what_taps_share_is_copied_once(case, config, monkeypatch):
     assert asked[:2] == ["conv_halo_sm90"] * 2, "the convolution, and the gradient of its input"
 
 
+@pytest.mark.parametrize("config", ["narrow", "weights come"])
+def test_what_taps_share_is_copied_once_for_each_of_several_columns_of_tiles(config, monkeypatch):
+    of_strips.update(STRIPS[config])
+    monkeypatch.setattr(launch_sums, "ways_of", lambda *_: [Way(0.0, "conv_halo_sm90", Tiling(128, 64, 1))])
+    check(conv2d, operands((2, 136, 5, 9), 200, (3, 3)), padding=1)
+    assert asked[:2] == ["conv_halo_sm90"] * 2
+
+
 @pytest.mark.parametrize(
     ("shape", "channels", "taps", "words", "serves"),
     [
