@@ -9,6 +9,7 @@ multiple of 8, and the weight in the same order.
 
 import triton
 import triton.language as tl
+from nojit.kernels.kernel_functions import let_next_start, wait_for_last
 from nojit.kernels.products.kernel_tiles import place_piece
 
 OUTSIDE = tl.constexpr(-(1 << 30))
@@ -68,6 +69,9 @@ def conv_few_kernel(
     writes it without the bias to `partial_ptr`, fp32 [splits, positions, width]. Grid: splits * cdiv(positions,
     BLOCK_M) * cdiv(channels of the result, BLOCK_N).
     """
+    # bmm_merge_kernel may start early: it waits for the sums itself
+    if splits > 1:
+        let_next_start()
     n_len = units * UNIT
     m_len = batch * out_h * out_w
     depth = taps_h * taps_w * vectors
@@ -88,6 +92,8 @@ def conv_few_kernel(
     lanes = tl.arange(0, BLOCK_K)
     w_ptrs = w_ptr + (cols.to(tl.int64) * depth * VECTOR)[None, :] + lanes[:, None]
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    # conv_unfold_kernel may still write x and w
+    wait_for_last()
     for step in range(first, last):
         vector = step * (BLOCK_K // VECTOR) + lanes // VECTOR
         tap = vector // vectors
@@ -164,6 +170,8 @@ def conv_unfold_kernel(
     ``p * mul_w + t * step_w + start_w``, which count as 0 outside of x. Grid: cdiv(batch * x_h * out_w, BLOCK) +
     cdiv(results * taps_h * taps_w / together, BLOCK).
     """
+    # the kernel that reads the copies may start early: it waits for them itself
+    let_next_start()
     number = tl.program_id(0)
     count = batch * x_h * out_w
     programs = tl.cdiv(count, BLOCK)

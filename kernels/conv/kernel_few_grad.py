@@ -8,6 +8,7 @@ and, within each tap, the channels of the output's gradient in vectors of 8, as 
 import triton
 import triton.language as tl
 from nojit.kernels.conv.kernel_few import OUTSIDE, VECTOR, _is_below
+from nojit.kernels.kernel_functions import let_next_start
 from nojit.kernels.products.kernel_tiles import place_piece
 
 
@@ -62,6 +63,9 @@ def conv_few_grad_kernel(
     positions of the result, width]. Grid: mul_h * mul_w * splits * cdiv(positions of the largest class, BLOCK_M) *
     cdiv(channels of the result, BLOCK_N).
     """
+    # bmm_merge_kernel may start early: it waits for the sums itself
+    if splits > 1:
+        let_next_start()
     number = tl.program_id(0)
     piece = number // (mul_h * mul_w)
     remainder = number - piece * (mul_h * mul_w)

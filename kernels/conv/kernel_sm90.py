@@ -15,6 +15,7 @@ from nojit.kernels.products.kernel_tiles import place_piece
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
+from triton.language.extra.cuda import gdc_launch_dependents
 
 
 @gluon.jit
@@ -154,6 +155,9 @@ def conv_sm90_kernel(
 
     `programs`: number of programs, which the manifest's grid reads.
     """
+    # bmm_merge_kernel may start early: it waits for the sums itself
+    if PANEL == 32:
+        gdc_launch_dependents()
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     x_memory = allocate(x_map, STAGES * (BLOCK_M // OWNED), OWNED, DEPTH, DEPTH)
     # shared memory has a power of two of columns
