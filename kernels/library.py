@@ -33,6 +33,7 @@ __all__ = [
     "get",
     "has",
     "is_batch_invariant",
+    "is_built",
     "override",
     "rehearsal",
 ]
@@ -215,6 +216,11 @@ def has(name: str) -> bool:
         BundleError, BundleTrustError: as `get`.
     """
     return CURRENT.source.has(name)
+
+
+def is_built(*names: str) -> bool:
+    """Return whether the current source has kernels with all their tuned configs: none of them is left to Triton's JIT."""
+    return all(has(name) and not getattr(get(name), "is_unbuilt", False) for name in names)
 
 
 def devices() -> frozenset[str]:

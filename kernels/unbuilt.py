@@ -36,6 +36,9 @@ class _Manifest(Record):
 class Unbuilt(Kernel):
     """A kernel that no bundle holds; every call is a miss, for Triton's JIT to compile."""
 
+    is_unbuilt = True
+    """Its configs are those of the manifest, not those of tuned tables; `library.is_built` asks."""
+
     def __init__(self, entry: ManifestKernel, params: tuple[Param, ...]) -> None:
         self._entry = entry
         self._base = blank_table(entry, params)

@@ -155,8 +155,8 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | Non
 
 
 def _is_estimated(x: Tensor, maps_run: MapsRun) -> bool:
-    """Return whether sums over x have estimated times: on sm_90, where results may depend on the batch."""
-    return maps_run(x) and not library.is_batch_invariant()
+    """Return whether sums over x have estimated times: on sm_90, where results may depend on the batch, for the bundle's tiles."""
+    return maps_run(x) and not library.is_batch_invariant() and library.is_built("conv_sm90", "conv_few")
 
 
 def moved_by(one: Sum) -> float:

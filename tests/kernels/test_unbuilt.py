@@ -138,6 +138,7 @@ def test_its_calls_are_made_by_the_manifest(policy, monkeypatch, faketorch, fake
     x, y, out = (tensor_of(faketorch, 0x1000 * (1 + place), "bfloat16") for place in range(3))
     try:
         add = library.get("vector_add")
+        assert not library.is_built("vector_add")
         with pytest.warns(
             runtime.MissWarning, match="kernel vector_add: no bundle at hand holds this kernel; Triton compiles"
         ):
