@@ -40,11 +40,9 @@ MAPPED: Final = read_tiles("""
 PARTED: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
       64    64   2141  2167     0      234    75      6   192    0.32         0   1201   254      0.00353
-      64   128   3556  1056     0      390   131     18   202    0.00         0   1693   229      0.00239
      128   128   3609  2443     0      522   260    155   330    1.20         0   1683   190      0.00088
      128   192   3804  2350   101      488   294    247   270    1.48         0   1851   192      0.00119
      128   256   3130  2471   729       59   178      0   171    1.01         0   1924   109      0.00189
-     192   128   2683  4460   262      430   339    242   333    1.32         0   1444   532      0.00000
 """)
 """Tiles of `conv_sm90` for split-K parts."""
 STRIPS: Final = read_tiles("""

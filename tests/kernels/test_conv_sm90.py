@@ -230,7 +230,7 @@ def test_convolutions(case, tile, parts, monkeypatch):
     assert ("bmm_merge" in asked) == (parts > 1)
 
 
-@pytest.mark.parametrize("tiling", [(64, 128, 1), (192, 64, 1), (64, 128, 3), (128, 256, 2), (192, 128, 4)], ids=str)
+@pytest.mark.parametrize("tiling", [(64, 128, 1), (192, 64, 1), (64, 64, 3), (128, 256, 2), (128, 192, 4)], ids=str)
 @pytest.mark.parametrize(
     "case", [CASES["padded"], CASES["stride"], CASES["volume"]], ids=["padded", "stride", "volume"]
 )

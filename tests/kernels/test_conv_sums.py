@@ -100,6 +100,7 @@ def is_served(name: str, facts: dict[str, Any]) -> bool:
     numbers = {key: value for key, value in facts.items() if isinstance(value, int)}
     return any(
         (config["BLOCK_M"], config["BLOCK_N"]) == tile
+        and "sm_90" in config.get("archs", ["sm_90"])
         and all(expr.parse(config.get(rule, "true")).evaluate(numbers) for rule in ("when", "requires"))
         for config in kernel["configs"]
     )
