@@ -79,6 +79,8 @@ FEW_GRAD: Final = read_tiles("""
       64    32   2668   849   121      109   208     19   170    0.03         0   1958   102      0.01241
       64    64   3844   695   353        0    53     34     5    2.64         0   2866    60      0.00242
      128    64   2299  1991   518        2    50     82   138    0.00         0   4279    27      0.00340
+      64    16   2672   717   192        0    79      0     0    0.00         0   2212   178      0.00674
+     128    32   2970  1767   340        0    40     72   114    0.20         0   2358    88      0.00135
 """)
 """Tiles of `conv_few_grad`, the first for results whose channels do not fill vectors, too."""
 POINTERS: Final = read_tiles("""
