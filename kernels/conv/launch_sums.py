@@ -8,7 +8,8 @@ On other GPUs than sm_90 and under batch invariance, rules choose the kernel, an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from nojit.kernels import library
@@ -272,11 +273,7 @@ def launch_input_grad(writer: RecipeWriter, all_of: Grad, grad: Tensor, w: Tenso
     if all_of.zeroed:
         # an input position that no tap reads has gradient 0
         writer.make(Tensor.zero_, out)
-    for each, one in zip(all_of.classes, all_of.sums, strict=True):
-        its_out, its_w = out, w
-        if one.is_part:
-            its_out = writer.make(part_of, out, *_spans(out, each.first, each.sweep.out, each.apart))
-            its_w = writer.make(part_of, w, *_spans(w, each.first_tap, each.sweep.taps, each.taps_apart))
+    for one, its_w, its_out in _classes(all_of, w, out, partial(writer.make, part_of)):
         launch_sum(writer, one, grad, its_w, None, its_out)
 
 
@@ -287,13 +284,19 @@ def _faster_together(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> Tili
     if together is None:
         return None
     apart = float(ZEROS * all_of.zeroed)
-    for each, one in zip(all_of.classes, all_of.sums, strict=True):
-        its_out, its_w = out, w
-        if one.is_part:
-            its_out = part_of(out, *_spans(out, each.first, each.sweep.out, each.apart))
-            its_w = part_of(w, *_spans(w, each.first_tap, each.sweep.taps, each.taps_apart))
-        apart += min((way.ns for way in ways_of(one, grad, its_w, its_out)), default=0.0)
+    for one, its_w, its_out in _classes(all_of, w, out, part_of):
+        apart += min((way.ns for way in ways_of(one, grad, its_w, its_out)), default=math.inf)
     return together.tiling if together.ns < apart else None
+
+
+def _classes(all_of: Grad, w: Tensor, out: Tensor, cut: Callable[..., Tensor]) -> Iterator[tuple[Sum, Tensor, Tensor]]:
+    """List the sum of each class, with its parts of weight and result; `cut`: function that takes a part, as `part_of` does."""
+    for each, one in zip(all_of.classes, all_of.sums, strict=True):
+        its_w, its_out = w, out
+        if one.is_part:
+            its_w = cut(w, *_spans(w, each.first_tap, each.sweep.taps, each.taps_apart))
+            its_out = cut(out, *_spans(out, each.first, each.sweep.out, each.apart))
+        yield one, its_w, its_out
 
 
 def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> Iterator[Way]:

@@ -197,3 +197,10 @@ def test_launches_for_each_class_follow_zeros_if_no_tap_reads_a_position():
     assert target is not None
     launch_sums.launch_input_grad(writer, zeros, target, target, target)
     assert not target.any()
+
+
+def test_one_launch_computes_all_classes_if_a_class_has_no_listed_way(monkeypatch):
+    """Kernels without estimates would run the class: they are the slowest."""
+    monkeypatch.setattr(launch_sums, "ways_of", lambda *_: [])
+    differentiate((2, 64, 30, 64), 3, 2)
+    assert launches[0][0] == "conv_few_grad"
