@@ -65,7 +65,9 @@ def eligible_rows(kernel: Any, args: Sequence[Any], named: Mapping[str, Any]) ->
         except NoMatchingVariantError:
             continue
         asked = dict(config.constexprs) | {name: value for name, value in config.options if value is not None}
-        rows.append((row, asked))
+        # a caller may name part of a config
+        if all(asked[name] == named[name] for name in asked.keys() & named.keys()):
+            rows.append((row, {name: value for name, value in asked.items() if name not in named}))
     return rows
 
 
