@@ -20,7 +20,7 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, ta
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_merge import launch_merge
 from nojit.kernels.conv.launch_pointers import Sum
-from nojit.kernels.conv.layouts import copied_by_channels, is_described, merged, positions_of, strides_of
+from nojit.kernels.conv.layouts import copied_by_channels, is_described, is_half_image, merged, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of, tile_words
 from nojit.kernels.conv.sweeps import DIMS
 from nojit.kernels.products.splits import padded_width
@@ -138,12 +138,15 @@ def fits(one: Sum, x: Tensor, maps_run: MapsRun | None = None, used: float = 0.0
 def serves_channels(one: Sum, x: Tensor) -> bool:
     """Return whether the sm_90 kernels run a sum as soon as all operands are channels-last."""
     unit = MAP_BYTES // x.element_size()
-    return one.c_len % unit == one.n_len % unit == 0 and fits(one, x, used=least_share(one))
+    return one.c_len % unit == one.n_len % unit == 0 and fits(one, x, used=least_share(one, x))
 
 
-def least_share(one: Sum) -> float:
-    """Return the least fraction of copied channels that must exist; other kernels are slower for parts in any case."""
-    return 0.0 if one.is_part else USED
+def least_share(one: Sum, x: Tensor) -> float:
+    """Return the least fraction of copied channels that must exist: any if only the kernel that reads single elements runs the rest.
+
+    That is so for volumes, and for parts.
+    """
+    return 0.0 if one.is_part or not is_half_image(x) else USED
 
 
 def filled(channels: int) -> float:
@@ -284,7 +287,7 @@ def launch_mapped(
     `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
     kernels run on a device, or None for `takes_maps`.
     """
-    if not runs_mapped(one, x, w, out, maps_run, least_share(one)):
+    if not runs_mapped(one, x, w, out, maps_run, least_share(one, x)):
         return False
     count, boxes = processors(x), result_boxes(one)
     strips = strips_of(one, boxes.rows, count) if sharing else None

@@ -43,7 +43,15 @@ from nojit.kernels.conv.launch_sm90 import (
     strip_rows,
 )
 from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput
-from nojit.kernels.conv.layouts import has_adjacent_channels, is_described, merged, part_of, positions_of, strides_of
+from nojit.kernels.conv.layouts import (
+    has_adjacent_channels,
+    is_described,
+    is_half_image,
+    merged,
+    part_of,
+    positions_of,
+    strides_of,
+)
 from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
 from nojit.kernels.conv.sum_costs import (
     COPY,
@@ -146,7 +154,7 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | Non
     moved = moved_by(one)
     if one.sweep.is_pointwise and one.groups == 1 and not one.is_part and is_described(x) and is_described(out):
         yield _product(one, x, moved)
-    if runs_mapped(one, x, w, out, maps_run, 0.0 if serves_few(one, x) else least_share(one)):
+    if runs_mapped(one, x, w, out, maps_run, 0.0 if serves_few(one, x) else least_share(one, x)):
         yield from _mapped(one, x, out, moved)
     source = few_form(one, x, out)
     if source is not None:
@@ -156,8 +164,13 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | Non
 
 
 def _is_estimated(x: Tensor, maps_run: MapsRun) -> bool:
-    """Return whether sums over x have estimated times: on sm_90, where results may depend on the batch, for the bundle's tiles."""
-    return maps_run(x) and not library.is_batch_invariant() and library.is_built("conv_sm90", "conv_few")
+    """Return whether sums over x have estimated times: images on sm_90, where results may depend on the batch, for the bundle's tiles."""
+    return (
+        is_half_image(x)
+        and maps_run(x)
+        and not library.is_batch_invariant()
+        and library.is_built("conv_sm90", "conv_few")
+    )
 
 
 def moved_by(one: Sum) -> float:

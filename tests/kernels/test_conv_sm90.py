@@ -203,6 +203,7 @@ CASES = {
     "groups": (conv2d, (2, 128, 6, 7), 128, (3, 3), {"padding": "same", "groups": 2}),
     "both": (conv2d, (1, 64, 9, 9), 40, (4, 5), {"padding": 2, "stride": (3, 2), "dilation": 2}),
     "volume": (conv3d, (2, 64, 4, 5, 6), 64, (3, 2, 3), {"padding": 1, "stride": (2, 1, 1)}),
+    "volume of few channels": (conv3d, (2, 8, 4, 5, 6), 24, (3, 2, 3), {"padding": 1}),
 }
 
 
@@ -403,6 +404,8 @@ def test_what_maps_do_not_serve_goes_over_vectors(x, channels, words, runs):
         ((1, 96, 6, 6), 128, 1, "conv_sm90"),
         ((1, 128, 6, 6), 72, 1, "conv_few"),
         ((1, 40, 4, 6, 6), 64, 1, "conv_sm90"),
+        ((1, 8, 4, 6, 6), 16, 1, "conv_sm90"),
+        ((1, 12, 4, 6, 6), 64, 1, "conv"),
         ((1, 128, 6, 6), 128, 2, "conv_sm90"),
     ],
 )
