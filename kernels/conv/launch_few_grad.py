@@ -47,7 +47,7 @@ PRODUCTS: Final = 700_000_000
 
 def is_few_grad(sums: Sequence[Sum]) -> bool:
     """Return whether the kernel is faster than others for an input gradient, given the sums of its classes that have taps."""
-    if not sums or sums[0].groups > 1:
+    if not sums:
         return False
     if sums[0].n_len <= NARROW:
         return True
@@ -97,7 +97,10 @@ def runs_few_grad(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
 
 
 def _runs(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
-    """Return whether the kernel can run an input gradient: its layouts, steps and sizes."""
+    """Return whether the kernel can run an input gradient: its groups, layouts, steps and sizes."""
+    # several groups: the weight has the channels of one
+    if w.shape[1] != out.shape[1]:
+        return False
     if not (is_half_image(grad) and grad.shape[1] % VECTOR == 0 and is_described(grad) and has_adjacent_channels(out)):
         return False
     if any(mul > 1 and step > 1 for mul, step in zip(forward.mul, forward.step, strict=True)):

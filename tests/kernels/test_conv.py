@@ -501,6 +501,16 @@ def test_callers_name_tiles_and_parts_of_input_gradients(case, parts, launched, 
     assert ("conv_few_grad" in launched) == (tiling is not None)
 
 
+@pytest.mark.parametrize("groups", [2, 32])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_groups_run_each_over_its_own_channels_where_times_are_estimated(groups, stride, launched, monkeypatch):
+    monkeypatch.setattr(launch_sums, "takes_maps", lambda _: True)
+    values = [value.bfloat16() for value in operands((2, 32, 7, 8), 32, (3, 3), groups)]
+    x, w = (laid_out(value, "channels") for value in values[:2])
+    check(conv2d, [x, w, values[2]], padding=1, stride=stride, groups=groups)
+    assert "conv_few_grad" not in launched
+
+
 def test_few_channels_are_whole_where_the_batch_must_not_matter(launched, monkeypatch):
     monkeypatch.setattr(launch_few, "parts_of", lambda *_: 3)
     monkeypatch.setattr(library, "is_batch_invariant", lambda: True)

@@ -18,7 +18,6 @@ from nojit.kernels.conv.sweeps import Window
 from nojit.kernels.manifest_kernels import by_position
 from nojit.kernels.products.tile_costs import Tiling
 from nojit.runtime.expr import expression as expr
-from torch import Tensor
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "manifests"
 MANIFEST = {kernel["name"]: kernel for kernel in tomllib.loads((MANIFESTS / "conv.toml").read_text())["kernel"]}
@@ -45,33 +44,31 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def image(*sizes: int) -> Tensor:
-    return torch.empty(sizes, dtype=torch.bfloat16, memory_format=LAST)
+def image(*sizes: int, how: Any = LAST) -> Any:
+    return torch.empty(sizes, dtype=torch.bfloat16, memory_format=how)
 
 
 def window(taps: int, stride: int) -> Window:
     return Window((stride,) * 2, (taps // 2,) * 2, (taps // 2,) * 2, (1, 1))
 
 
-def convolve(sizes: tuple[int, int, int, int], taps: int, stride: int) -> None:
-    """Convolve an image of (batch, channels, side, channels of the result)."""
+def convolve(sizes: tuple[int, int, int, int], taps: int, stride: int, groups: int = 1, how: Any = LAST) -> None:
+    """Convolve an image of (batch, channels, side, channels of the result), stored as `how` says."""
     batch, channels, side, results = sizes
-    writer = RecipeWriter(image(batch, channels, side, side), image(results, channels, taps, taps))
+    x, w = image(batch, channels, side, side, how=how), image(results, channels // groups, taps, taps, how=how)
+    writer = RecipeWriter(x, w)
     x, w = writer.operands
-    assert x is not None
-    assert w is not None
-    launch.run_conv(writer, x, w, None, window(taps, stride), 1, "ieee")
+    launch.run_conv(writer, x, w, None, window(taps, stride), groups, "ieee")
 
 
-def differentiate(sizes: tuple[int, int, int, int], taps: int, stride: int) -> None:
+def differentiate(sizes: tuple[int, int, int, int], taps: int, stride: int, groups: int = 1, how: Any = LAST) -> None:
     """Take the gradient by the input of the same convolution."""
     batch, channels, side, results = sizes
     out = (side + taps // 2 * 2 - taps) // stride + 1
-    writer = RecipeWriter(image(batch, results, out, out), image(results, channels, taps, taps))
+    grad, w = image(batch, results, out, out, how=how), image(results, channels // groups, taps, taps, how=how)
+    writer = RecipeWriter(grad, w)
     grad, w = writer.operands
-    assert grad is not None
-    assert w is not None
-    launch.run_input_grad(writer, grad, w, (batch, channels, side, side), window(taps, stride), 1, "ieee")
+    launch.run_input_grad(writer, grad, w, (batch, channels, side, side), window(taps, stride), groups, "ieee")
 
 
 def listed(call: Any, *args: Any) -> list[Way]:
@@ -154,6 +151,13 @@ def test_the_time_over_single_elements_is_that_of_the_tile_that_the_manifest_cho
     convolve(sizes, 3, 2)
     ((name, facts),) = launches
     assert chosen_tile(name, facts | {"dtype": "bf16"}) == way.tiling[:2]
+
+
+@pytest.mark.parametrize(("channels", "groups", "stride"), [(32, 2, 1), (32, 32, 1), (128, 2, 2)])
+def test_no_launch_computes_the_input_gradient_of_several_groups(channels, groups, stride):
+    ways = listed(differentiate, (4, channels, 28, channels), 3, stride, groups)
+    assert "conv_few_grad" not in {way.kernel for way in ways}
+    assert "conv_few_grad" not in {name for name, _ in launches}
 
 
 def test_few_tiles_of_a_deep_sum_are_divided():
