@@ -153,6 +153,19 @@ def test_the_time_over_single_elements_is_that_of_the_tile_that_the_manifest_cho
     assert chosen_tile(name, facts | {"dtype": "bf16"}) == way.tiling[:2]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "tile"),
+    [((1, 512, 14, 128), (64, 64)), ((4, 512, 28, 256), (128, 128)), ((8, 512, 28, 64), (64, 64))],
+    ids=str,
+)
+def test_parts_that_rules_choose_have_wide_tiles_where_those_fill_half_of_the_device(sizes, tile, monkeypatch):
+    monkeypatch.setattr(launch_sums, "takes_maps", lambda _: False)
+    monkeypatch.setattr(launch_sm90, "parts_of", lambda *_: 2)
+    convolve(sizes, 3, 1)
+    name, facts = next(each for each in launches if each[0] == "conv_sm90")
+    assert chosen_tile(name, facts) == tile
+
+
 @pytest.mark.parametrize(("channels", "groups", "stride"), [(32, 2, 1), (32, 32, 1), (128, 2, 2)])
 def test_no_launch_computes_the_input_gradient_of_several_groups(channels, groups, stride):
     ways = listed(differentiate, (4, channels, 28, channels), 3, stride, groups)
