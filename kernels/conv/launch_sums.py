@@ -149,7 +149,7 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | Non
         maps_run: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
     """
     maps_run = maps_run or takes_maps
-    if not _is_estimated(x, maps_run) or not (has_adjacent_channels(x) or is_unfolded(x)):
+    if not _is_estimated(x, maps_run) or not (has_adjacent_channels(x) or _is_unfolded_planes(one, x)):
         return
     moved = moved_by(one)
     if one.sweep.is_pointwise and one.groups == 1 and not one.is_part and is_described(x) and is_described(out):
@@ -171,6 +171,12 @@ def _is_estimated(x: Tensor, maps_run: MapsRun) -> bool:
         and not library.is_batch_invariant()
         and library.is_built("conv_sm90", "conv_few")
     )
+
+
+def _is_unfolded_planes(one: Sum, x: Tensor) -> bool:
+    """Return whether x is by planes and unfolded; dense products read planes as they are."""
+    is_product = one.sweep.is_pointwise and one.groups == 1 and not is_uneven(x)
+    return is_unfolded(x) and not is_product
 
 
 def moved_by(one: Sum) -> float:

@@ -192,6 +192,13 @@ def test_no_way_is_listed_where_the_batch_must_not_matter(monkeypatch):
     assert not listed(differentiate, (8, 64, 30, 64), 3, 2)
 
 
+@pytest.mark.parametrize("sizes", [(8, 12, 64, 32), (2, 100, 64, 256)], ids=str)
+def test_pointwise_sums_over_planes_are_dense_products(sizes):
+    """They read planes as they are, also those of channels that fill no vectors."""
+    assert not listed(convolve, sizes, 1, 1, 1, torch.contiguous_format)
+    assert launches[0][0].startswith("bmm")
+
+
 def test_no_way_is_listed_for_kernels_that_are_left_to_tritons_jit():
     """The JIT compiles the configs of the manifest, and the estimates are those of tuned ones."""
 
