@@ -59,6 +59,8 @@ STEP: Final = 8
 """The largest element stride of a TMA descriptor."""
 USED: Final = 0.6
 """The least fraction of copied channels that must exist for sums by the sm_90 kernels; below it, other kernels waste less."""
+USED_OF_VOLUMES: Final = 1 / 32
+"""The least fraction of products of a volume that must be useful."""
 SHARED_TAPS: Final = 3
 """The height of weights for which the halo kernel, which copies input rows once for several taps, is built."""
 STRIP: Final = 2
@@ -144,14 +146,19 @@ def serves_channels(one: Sum, x: Tensor) -> bool:
 def least_share(one: Sum, x: Tensor) -> float:
     """Return the least fraction of copied channels that must exist: any if only the kernel that reads single elements runs the rest.
 
-    That is so for volumes, and for parts.
+    That is so for parts, and for volumes with enough useful products.
     """
-    return 0.0 if one.is_part or not is_half_image(x) else USED
+    if one.is_part:
+        return 0.0
+    if is_half_image(x):
+        return USED
+    # 8 to 8 channels: 63 of 64 products would be padding, which takes longer than to read single elements
+    return 0.0 if filled(one.c_len) * filled(one.n_len) >= USED_OF_VOLUMES else 1.0
 
 
 def filled(channels: int) -> float:
     """Return which fraction of the channels that the sm_90 kernels copy exist; they copy multiples of 64."""
-    return channels / (ROWS * -(-channels // ROWS))
+    return channels / (ROWS * max(1, -(-channels // ROWS)))
 
 
 def describe(value: Tensor, box: tuple[int, ...] | None = None, steps: tuple[int, ...] | None = None) -> Described:

@@ -405,6 +405,7 @@ def test_what_maps_do_not_serve_goes_over_vectors(x, channels, words, runs):
         ((1, 128, 6, 6), 72, 1, "conv_few"),
         ((1, 40, 4, 6, 6), 64, 1, "conv_sm90"),
         ((1, 8, 4, 6, 6), 16, 1, "conv_sm90"),
+        ((1, 8, 4, 6, 6), 8, 1, "conv"),
         ((1, 12, 4, 6, 6), 64, 1, "conv"),
         ((1, 128, 6, 6), 128, 2, "conv_sm90"),
     ],
