@@ -36,6 +36,7 @@ __all__ = [
     "few_depth",
     "few_form",
     "few_unit",
+    "is_dense_by_channels",
     "is_few",
     "is_narrow",
     "is_uneven",
@@ -165,13 +166,16 @@ def weight_by_channels(writer: RecipeWriter, w: Tensor) -> Tensor:
 
     `writer`: allocates and launches, and records both for replays.
     """
+    return w if is_dense_by_channels(w) else copied_by_channels(writer, w)
+
+
+def is_dense_by_channels(w: Tensor) -> bool:
+    """Return whether the weight of an image is aligned, and channels-last without gaps."""
     _, channels, *taps = w.shape
     dense = (channels * math.prod(taps), 1, channels * taps[1], channels)
-    if w.data_ptr() % MAP_BYTES == 0 and all(
+    return w.data_ptr() % MAP_BYTES == 0 and all(
         size == 1 or stride == right for size, stride, right in zip(w.shape, w.stride(), dense, strict=True)
-    ):
-        return w
-    return copied_by_channels(writer, w)
+    )
 
 
 def few_depth(one: Sum, source: VectorInput) -> int:

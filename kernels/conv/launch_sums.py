@@ -20,6 +20,7 @@ from nojit.kernels.conv.launch_few import (
     few_depth,
     few_form,
     few_unit,
+    is_dense_by_channels,
     is_few,
     is_narrow,
     is_uneven,
@@ -155,10 +156,10 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | Non
     if one.sweep.is_pointwise and one.groups == 1 and not one.is_part and is_described(x) and is_described(out):
         yield _product(one, x, moved)
     if runs_mapped(one, x, w, out, maps_run, 0.0 if serves_few(one, x) else least_share(one, x)):
-        yield from _mapped(one, x, out, moved)
+        yield from _mapped(one, x, w, out, moved)
     source = few_form(one, x, out)
     if source is not None:
-        yield from _few(one, source, x, out, moved)
+        yield from _few(one, source, x, w, out, moved)
     if is_unfolded(x):
         yield _pointers(one, x, moved)
 
@@ -199,24 +200,25 @@ def _product(one: Sum, x: Tensor, moved: float) -> Way:
     return Way(PRODUCT + PRODUCT_SHARE * fastest_product(work)[0], "bmm", Tiling(0, 0, 1))
 
 
-def _mapped(one: Sum, x: Tensor, out: Tensor, moved: float) -> Iterator[Way]:
+def _mapped(one: Sum, x: Tensor, w: Tensor, out: Tensor, moved: float) -> Iterator[Way]:
     """List the ways of the sm_90 kernels, which pad the channels of a tap."""
+    more = 0.0 if is_described(w) else COPY
     depth = math.prod(one.sweep.taps) * STEP * -(-one.c_len // STEP)
 
     def work(rows: int) -> Work:
         return Work((one.groups, rows, one.n_len, depth), processors(x), STEP, moved, _straddles(one))
 
-    found = list(plans(MAPPED, work(result_boxes(one).rows), merges=False))
-    yield from (_way("conv_sm90", plan) for plan in found if plan.parts == 1)
+    its = work(result_boxes(one).rows)
+    yield from (Way(its.time(tile) + more, "conv_sm90", Tiling(tile.rows, tile.cols, 1)) for tile in MAPPED)
     if pixel_of(one, out) is not None:
-        found = list(plans(PARTED, work(result_boxes(one, 2).rows), merges=False))
-        yield from (_way("conv_sm90", plan) for plan in found if plan.parts > 1)
+        found = plans(PARTED, work(result_boxes(one, 2).rows), merges=False)
+        yield from (_way("conv_sm90", plan, more) for plan in found if plan.parts > 1)
     boxes = strip_boxes(one)
     if boxes is not None:
         rows, steps = strip_rows(boxes, one.sweep.out[1]), depth // (STEP * one.sweep.taps[1])
         tile = _strip_tile(one.n_len, rows, steps, processors(x))
         its = work(rows)._replace(sizes=(1, rows, one.n_len, STEP * steps))
-        yield Way(its.time(tile), "conv_halo_sm90", Tiling(tile.rows, tile.cols, 1))
+        yield Way(its.time(tile) + more, "conv_halo_sm90", Tiling(tile.rows, tile.cols, 1))
 
 
 def _strip_tile(cols: int, rows: int, steps: int, count: int) -> Tile:
@@ -227,12 +229,12 @@ def _strip_tile(cols: int, rows: int, steps: int, count: int) -> Tile:
     return wide if cols > WIDE and rows >= wide.rows * MANY_STRIPS * count else narrow
 
 
-def _few(one: Sum, source: VectorInput, x: Tensor, out: Tensor, moved: float) -> Iterator[Way]:
+def _few(one: Sum, source: VectorInput, x: Tensor, w: Tensor, out: Tensor, moved: float) -> Iterator[Way]:
     """List the ways of the kernel for few channels, which reads an input in the form `source`."""
     more = 0.0
     if is_unfolded_first(one, x):
         more = unfolding(moving(one.batch * one.sweep.source[1] * source.width * source.channels, ELEMENT_BYTES))
-    elif one.is_transposed or one.is_part:
+    elif one.is_part or not is_dense_by_channels(w.transpose(0, 1) if one.is_transposed else w):
         more = COPY
     divided = merged(positions_of(out), strides_of(out)[2:]) is not None
     for tile in FEW if few_unit(one, out) == VECTOR else FEW_ONES:
@@ -244,7 +246,10 @@ def _few(one: Sum, source: VectorInput, x: Tensor, out: Tensor, moved: float) ->
 
 
 def _pointers(one: Sum, x: Tensor, moved: float) -> Way:
-    """Return the way of the kernel that reads single elements, which needs no unfolded copy, with the tile that the manifest chooses."""
+    """Return the way of the kernel that reads single elements, which needs no unfolded copy, with the tile that the manifest chooses.
+
+    Its launch chooses the split-K parts, and the coefficients include them.
+    """
     narrow, middle, wide = POINTERS
     sizes = (one.groups, one.positions, one.n_len, one.depth)
     tile = narrow if one.n_len <= narrow.cols else middle
@@ -331,11 +336,12 @@ def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> Iterator[Wa
     moved = moving(grad.numel() + out.numel() + w.numel(), ELEMENT_BYTES)
     straddles = straddling(grad.shape[1], channels, ELEMENT_BYTES)
     work = Work((classes, rows, channels, depth), processors(grad), STEP, moved, straddles)
+    more = 0.0 if unit == VECTOR and is_dense_by_channels(w) else COPY
     divided = merged(positions_of(out), strides_of(out)[2:]) is not None
     for tile in FEW_GRAD if unit == VECTOR else FEW_GRAD[:1]:
         for plan in plans((tile,), work, merges=False):
             if (plan.parts == 1 or divided) and (unit == 1 or _has_grad_tile(tile, work, plan.parts)):
-                yield _way("conv_few_grad", plan, 0.0 if unit == VECTOR else COPY)
+                yield _way("conv_few_grad", plan, more)
 
 
 def _has_grad_tile(tile: Tile, work: Work, parts: int) -> bool:

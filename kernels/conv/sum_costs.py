@@ -91,7 +91,7 @@ POINTERS: Final = read_tiles("""
 """)
 """Tiles of `conv` for images whose channels do not fill vectors: a step is 64 products of single elements."""
 COPY: Final = 4433
-"""Time to copy a transposed weight, or a part of one."""
+"""Time to copy a weight that is transposed, by planes, or a part of one."""
 ZEROS: Final = 2677
 """Time to write zeros."""
 PRODUCT: Final = 0

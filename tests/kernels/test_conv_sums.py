@@ -13,8 +13,10 @@ import torch
 from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.conv import launch, launch_sm90, launch_sums
+from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sums import Grad, Way
-from nojit.kernels.conv.sweeps import Window
+from nojit.kernels.conv.sum_costs import COPY
+from nojit.kernels.conv.sweeps import Window, forward_sweep
 from nojit.kernels.manifest_kernels import by_position
 from nojit.kernels.products.tile_costs import Tiling
 from nojit.runtime.expr import expression as expr
@@ -210,6 +212,19 @@ def test_no_way_is_listed_for_kernels_that_are_left_to_tritons_jit():
     with library.override(lambda _: Left()):
         assert not listed(convolve, (8, 64, 30, 64), 3, 1)
         assert not listed(differentiate, (8, 64, 30, 64), 3, 2)
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_copies_of_weights_by_planes_take_time(is_transposed):
+    """The kernel for few channels copies a transposed weight in any case."""
+    sweep = forward_sweep(window(3, 1), (28, 28), (3, 3))
+    one = Sum(sweep, 4, 1, 64, 64, is_transposed=is_transposed, precision="ieee")
+    x, w, out = image(4, 64, 28, 28), image(64, 64, 3, 3), image(4, 64, 28, 28)
+    ways = zip(*(launch_sums.ways_of(one, x, each, out) for each in (w, w.contiguous())), strict=True)
+    more = {(one.kernel, round(other.ns - one.ns)) for one, other in ways}
+    assert more == {(name, COPY) for name in ("conv_sm90", "conv_halo_sm90")} | {
+        ("conv_few", COPY * (not is_transposed))
+    }
 
 
 def test_launches_for_each_class_follow_zeros_if_no_tap_reads_a_position():
