@@ -103,8 +103,14 @@ def launch_sum(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
 
     `writer`: allocates and launches, and records both for replays.
     """
+    _launch_sum(min(ways_of(one, x, w, out), default=None), writer, one, x, w, bias, out)
+
+
+def _launch_sum(
+    way: Way | None, writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | None, out: Tensor
+) -> None:
+    """Launch a sum in its fastest way; None if rules choose."""
     operands = (writer, one, x, w, bias, out)
-    way = min(ways_of(one, x, w, out), default=None)
     if way is not None and launch_way(way, *operands):
         return
     # rows of a matrix that are no multiples of 16 bytes apart are slower than a copy that is padded
@@ -286,9 +292,10 @@ def launch_input_grad(writer: RecipeWriter, all_of: Grad, grad: Tensor, w: Tenso
         w: weight, [O, C / groups, ...].
         out: gradient by the input, [N, C, ...].
     """
-    tiling = None
+    tiling, ways = None, None
     if _is_estimated(grad, takes_maps):
-        tiling = _faster_together(all_of, grad, w, out)
+        ways = _ClassWays(grad, w, out)
+        tiling = _faster_together(all_of, ways)
         together = tiling is not None
     else:
         together = is_few_grad(all_of.sums)
@@ -297,30 +304,48 @@ def launch_input_grad(writer: RecipeWriter, all_of: Grad, grad: Tensor, w: Tenso
     if all_of.zeroed:
         # an input position that no tap reads has gradient 0
         writer.make(Tensor.zero_, out)
-    for one, its_w, its_out in _classes(all_of, w, out, partial(writer.make, part_of)):
-        launch_sum(writer, one, grad, its_w, None, its_out)
+    for each, one in zip(all_of.classes, all_of.sums, strict=True):
+        way = None if ways is None else ways.fastest(each, one)
+        its_w, its_out = _parts_of(each, one, w, out, partial(writer.make, part_of))
+        _launch_sum(way, writer, one, grad, its_w, None, its_out)
 
 
-def _faster_together(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> Tiling | None:
+class _ClassWays:
+    """The fastest ways of the classes of an input gradient, each found once for all classes of equal sizes."""
+
+    def __init__(self, grad: Tensor, w: Tensor, out: Tensor) -> None:
+        self.grad, self.w, self.out = grad, w, out
+        self._known: dict[tuple[object, object], Way | None] = {}
+
+    def fastest(self, each: Class, one: Sum) -> Way | None:
+        """Return the fastest way of a class; None if rules choose."""
+        sizes = one.sweep.out, one.sweep.taps
+        if sizes not in self._known:
+            its_w, its_out = _parts_of(each, one, self.w, self.out, part_of)
+            self._known[sizes] = min(ways_of(one, self.grad, its_w, its_out), default=None)
+        return self._known[sizes]
+
+
+def _faster_together(all_of: Grad, ways: _ClassWays) -> Tiling | None:
     """Return tile and parts for a launch of all classes; None if a launch for each class is faster."""
-    ways = grad_ways(all_of, grad, w, out)
-    together = min(ways, default=None) if all_of.sums else None
+    together = min(grad_ways(all_of, ways.grad, ways.w, ways.out), default=None) if all_of.sums else None
     if together is None:
         return None
     apart = float(ZEROS * all_of.zeroed)
-    for one, its_w, its_out in _classes(all_of, w, out, part_of):
-        apart += min((way.ns for way in ways_of(one, grad, its_w, its_out)), default=math.inf)
-    return together.tiling if together.ns < apart else None
-
-
-def _classes(all_of: Grad, w: Tensor, out: Tensor, cut: Callable[..., Tensor]) -> Iterator[tuple[Sum, Tensor, Tensor]]:
-    """List the sum of each class, with its parts of weight and result; `cut`: function that takes a part, as `part_of` does."""
     for each, one in zip(all_of.classes, all_of.sums, strict=True):
-        its_w, its_out = w, out
-        if one.is_part:
-            its_w = cut(w, *_spans(w, each.first_tap, each.sweep.taps, each.taps_apart))
-            its_out = cut(out, *_spans(out, each.first, each.sweep.out, each.apart))
-        yield one, its_w, its_out
+        way = ways.fastest(each, one)
+        apart += math.inf if way is None else way.ns
+        if apart >= together.ns:
+            return together.tiling
+    return None
+
+
+def _parts_of(each: Class, one: Sum, w: Tensor, out: Tensor, cut: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+    """Return a class's parts of weight and result; `cut`: function that takes a part, as `part_of` does."""
+    if not one.is_part:
+        return w, out
+    its_w = cut(w, *_spans(w, each.first_tap, each.sweep.taps, each.taps_apart))
+    return its_w, cut(out, *_spans(out, each.first, each.sweep.out, each.apart))
 
 
 def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> Iterator[Way]:

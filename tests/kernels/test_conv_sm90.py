@@ -242,6 +242,7 @@ def test_callers_name_tiles_and_parts(case, tiling, monkeypatch):
     def ways(one: Sum, _x: Tensor, _w: Tensor, out: Tensor) -> list[Way]:
         return [Way(0.0, "conv_sm90", Tiling(rows, cols, 1 if pixel_of(one, out) is None else parts))]
 
+    monkeypatch.setattr(launch_sums, "takes_maps", lambda _: True)
     monkeypatch.setattr(launch_sums, "ways_of", ways)
     check(convolve, operands(shape, channels, taps), **words)
     assert "conv_sm90" in asked
@@ -289,6 +290,7 @@ def test_what_taps_share_is_copied_once(case, config, monkeypatch):
 @pytest.mark.parametrize("config", ["narrow", "weights come"])
 def test_what_taps_share_is_copied_once_for_each_of_several_columns_of_tiles(config, monkeypatch):
     of_strips.update(STRIPS[config])
+    monkeypatch.setattr(launch_sums, "takes_maps", lambda _: True)
     monkeypatch.setattr(launch_sums, "ways_of", lambda *_: [Way(0.0, "conv_halo_sm90", Tiling(128, 64, 1))])
     check(conv2d, operands((2, 136, 5, 9), 200, (3, 3)), padding=1)
     assert asked[:2] == ["conv_halo_sm90"] * 2
