@@ -27,12 +27,10 @@ from nojit.kernels.conv.launch_few import (
     is_unfolded,
     is_unfolded_first,
     launch_few,
-    serves_few,
 )
 from nojit.kernels.conv.launch_few_grad import grad_unit, is_few_grad, launch_few_grad, runs_few_grad
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_product
 from nojit.kernels.conv.launch_sm90 import (
-    MapsRun,
     launch_boxes,
     launch_mapped,
     launch_strips,
@@ -53,7 +51,7 @@ from nojit.kernels.conv.layouts import (
     positions_of,
     strides_of,
 )
-from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
+from nojit.kernels.conv.plan_costs import Limit, Plan, moving, plans, unfolding
 from nojit.kernels.conv.sum_costs import (
     COPY,
     FEW,
@@ -84,6 +82,8 @@ MANY_TILES: Final = 96
 """And that of 128 x 64 for so many; it gives `conv` its tile of 128 x 128 for so many, too."""
 KEPT_STEPS: Final = 3
 """The most steps of the halo kernel whose weights stay in shared memory."""
+LEAST: Final = min(tile.start + tile.wave + tile.step for tile in (*MAPPED, *PARTED, *STRIPS, STRIPS_KEPT))
+"""The least time of a launch for one of several classes; other kernels need a copy first."""
 WIDE: Final = 64
 ELEMENT_BYTES: Final = 2
 
@@ -103,7 +103,19 @@ def launch_sum(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tenso
 
     `writer`: allocates and launches, and records both for replays.
     """
-    _launch_sum(min(ways_of(one, x, w, out), default=None), writer, one, x, w, bias, out)
+    _launch_sum(_fastest(partial(ways_of, one, x, w, out)), writer, one, x, w, bias, out)
+
+
+def _fastest(ways: Callable[[Limit], Iterator[Way]], within: float = math.inf) -> Way | None:
+    """Return the fastest of the listed ways; None if there is none.
+
+    `within`: ns; if no way is that fast, the result may be another than the fastest, or None.
+    """
+    best, limit = None, Limit(within)
+    for way in ways(limit):
+        if best is None or way < best:
+            best, limit.ns = way, min(limit.ns, way.ns)
+    return best
 
 
 def _launch_sum(
@@ -145,7 +157,7 @@ def launch_way(
     return True
 
 
-def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | None = None) -> Iterator[Way]:
+def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, limit: Limit | None = None) -> Iterator[Way]:
     """List the ways to run a sum, with their times; none on GPUs or for layouts for which nobody estimated them.
 
     Args:
@@ -153,28 +165,27 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, maps_run: MapsRun | Non
         x: the input.
         w: the weight.
         out: the result.
-        maps_run: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
+        limit: the least time so far; leaves out slower ways. None lists all.
     """
-    maps_run = maps_run or takes_maps
-    if not _is_estimated(x, maps_run) or not (has_adjacent_channels(x) or _is_unfolded_planes(one, x)):
+    if not _is_estimated(x) or not (has_adjacent_channels(x) or _is_unfolded_planes(one, x)):
         return
-    moved = moved_by(one)
+    moved, divided = moved_by(one), pixel_of(one, out) is not None
     if one.sweep.is_pointwise and one.groups == 1 and not one.is_part and is_described(x) and is_described(out):
         yield _product(one, x, moved)
-    if runs_mapped(one, x, w, out, maps_run, 0.0 if serves_few(one, x) else least_share(one, x)):
-        yield from _mapped(one, x, w, out, moved)
     source = few_form(one, x, out)
+    if runs_mapped(one, x, w, out, takes_maps, least_share(one, x) if source is None else 0.0):
+        yield from _mapped(one, x, w, moved, limit, divided=divided)
     if source is not None:
-        yield from _few(one, source, x, w, out, moved)
+        yield from _few(one, source, x, w, few_unit(one, out), moved, limit, divided=divided)
     if is_unfolded(x):
         yield _pointers(one, x, moved)
 
 
-def _is_estimated(x: Tensor, maps_run: MapsRun) -> bool:
+def _is_estimated(x: Tensor) -> bool:
     """Return whether sums over x have estimated times: images on sm_90, where results may depend on the batch, for the bundle's tiles."""
     return (
         is_half_image(x)
-        and maps_run(x)
+        and takes_maps(x)
         and not library.is_batch_invariant()
         and library.is_built("conv_sm90", "conv_few")
     )
@@ -206,23 +217,25 @@ def _product(one: Sum, x: Tensor, moved: float) -> Way:
     return Way(PRODUCT + PRODUCT_SHARE * fastest_product(work)[0], "bmm", Tiling(0, 0, 1))
 
 
-def _mapped(one: Sum, x: Tensor, w: Tensor, out: Tensor, moved: float) -> Iterator[Way]:
+def _mapped(one: Sum, x: Tensor, w: Tensor, moved: float, limit: Limit | None, *, divided: bool) -> Iterator[Way]:
     """List the ways of the sm_90 kernels, which pad the channels of a tap."""
     more = 0.0 if is_described(w) else COPY
     depth = math.prod(one.sweep.taps) * STEP * -(-one.c_len // STEP)
 
-    def work(rows: int) -> Work:
-        return Work((one.groups, rows, one.n_len, depth), processors(x), STEP, moved, _straddles(one))
+    count, straddles = processors(x), _straddles(one)
 
-    its = work(result_boxes(one).rows)
-    yield from (Way(its.time(tile) + more, "conv_sm90", Tiling(tile.rows, tile.cols, 1)) for tile in MAPPED)
-    if pixel_of(one, out) is not None:
-        found = plans(PARTED, work(result_boxes(one, 2).rows), merges=False)
-        yield from (_way("conv_sm90", plan, more) for plan in found if plan.parts > 1)
+    def work(rows: int) -> Work:
+        return Work((one.groups, rows, one.n_len, depth), count, STEP, moved, straddles)
+
+    found = plans(MAPPED, work(result_boxes(one).rows), divided=False, more=more, limit=limit)
+    yield from (_way("conv_sm90", plan) for plan in found)
+    if divided:
+        found = plans(PARTED, work(result_boxes(one, 2).rows), more=more, limit=limit)
+        yield from (_way("conv_sm90", plan) for plan in found if plan.parts > 1)
     boxes = strip_boxes(one)
     if boxes is not None:
         rows, steps = strip_rows(boxes, one.sweep.out[1]), depth // (STEP * one.sweep.taps[1])
-        tile = _strip_tile(one.n_len, rows, steps, processors(x))
+        tile = _strip_tile(one.n_len, rows, steps, count)
         its = work(rows)._replace(sizes=(1, rows, one.n_len, STEP * steps))
         yield Way(its.time(tile) + more, "conv_halo_sm90", Tiling(tile.rows, tile.cols, 1))
 
@@ -235,20 +248,23 @@ def _strip_tile(cols: int, rows: int, steps: int, count: int) -> Tile:
     return wide if cols > WIDE and rows >= wide.rows * MANY_STRIPS * count else narrow
 
 
-def _few(one: Sum, source: VectorInput, x: Tensor, w: Tensor, out: Tensor, moved: float) -> Iterator[Way]:
+def _few(
+    one: Sum, source: VectorInput, x: Tensor, w: Tensor, unit: int, moved: float, limit: Limit | None, *, divided: bool
+) -> Iterator[Way]:
     """List the ways of the kernel for few channels, which reads an input in the form `source`."""
     more = 0.0
     if is_unfolded_first(one, x):
         more = unfolding(moving(one.batch * one.sweep.source[1] * source.width * source.channels, ELEMENT_BYTES))
     elif one.is_part or not is_dense_by_channels(w.transpose(0, 1) if one.is_transposed else w):
         more = COPY
-    divided = merged(positions_of(out), strides_of(out)[2:]) is not None
-    for tile in FEW if few_unit(one, out) == VECTOR else FEW_ONES:
-        sizes = (1, one.positions, one.n_len, few_depth(one, source))
-        work = Work(sizes, processors(x), FEW_DEPTHS.get(tile[:2], STEP), moved, _straddles(one))
-        for plan in plans((tile,), work, merges=False):
-            if plan.parts == 1 or divided:
-                yield _way("conv_few", plan, more)
+    sizes, count, straddles = (1, one.positions, one.n_len, few_depth(one, source)), processors(x), _straddles(one)
+    by_depth: dict[int, list[Tile]] = {}
+    for tile in FEW if unit == VECTOR else FEW_ONES:
+        by_depth.setdefault(FEW_DEPTHS.get(tile[:2], STEP), []).append(tile)
+    for deep, tiles in by_depth.items():
+        work = Work(sizes, count, deep, moved, straddles)
+        found = plans(tiles, work, divided=divided, more=more, limit=limit)
+        yield from (_way("conv_few", plan) for plan in found)
 
 
 def _pointers(one: Sum, x: Tensor, moved: float) -> Way:
@@ -265,8 +281,8 @@ def _pointers(one: Sum, x: Tensor, moved: float) -> Way:
     return Way(work.time(tile), "conv", Tiling(tile.rows, tile.cols, 1))
 
 
-def _way(kernel: str, plan: Plan, more: float = 0.0) -> Way:
-    return Way(plan.ns + more, kernel, Tiling(*plan[1:]))
+def _way(kernel: str, plan: Plan) -> Way:
+    return Way(plan.ns, kernel, Tiling(plan.rows, plan.cols, plan.parts))
 
 
 class Grad(NamedTuple):
@@ -293,7 +309,7 @@ def launch_input_grad(writer: RecipeWriter, all_of: Grad, grad: Tensor, w: Tenso
         out: gradient by the input, [N, C, ...].
     """
     tiling, ways = None, None
-    if _is_estimated(grad, takes_maps):
+    if _is_estimated(grad):
         ways = _ClassWays(grad, w, out)
         tiling = _faster_together(all_of, ways)
         together = tiling is not None
@@ -306,8 +322,9 @@ def launch_input_grad(writer: RecipeWriter, all_of: Grad, grad: Tensor, w: Tenso
         writer.make(Tensor.zero_, out)
     for each, one in zip(all_of.classes, all_of.sums, strict=True):
         way = None if ways is None else ways.fastest(each, one)
-        its_w, its_out = _parts_of(each, one, w, out, partial(writer.make, part_of))
-        _launch_sum(way, writer, one, grad, its_w, None, its_out)
+        cut = partial(writer.make, part_of)
+        its_w = cut(w, *_spans(w, each.first_tap, each.sweep.taps, each.taps_apart)) if one.is_part else w
+        _launch_sum(way, writer, one, grad, its_w, None, _part_of_out(each, one, out, cut))
 
 
 class _ClassWays:
@@ -317,39 +334,47 @@ class _ClassWays:
         self.grad, self.w, self.out = grad, w, out
         self._known: dict[tuple[object, object], Way | None] = {}
 
-    def fastest(self, each: Class, one: Sum) -> Way | None:
-        """Return the fastest way of a class; None if rules choose."""
+    def fastest(self, each: Class, one: Sum, within: float = math.inf) -> Way | None:
+        """Return the fastest way of a class; None if rules choose. `within`: as in `_fastest`."""
         sizes = one.sweep.out, one.sweep.taps
         if sizes not in self._known:
-            its_w, its_out = _parts_of(each, one, self.w, self.out, part_of)
-            self._known[sizes] = min(ways_of(one, self.grad, its_w, its_out), default=None)
+            # a part of the weight is stored as all of it
+            its_out = _part_of_out(each, one, self.out, part_of)
+            self._known[sizes] = _fastest(partial(ways_of, one, self.grad, self.w, its_out), within)
         return self._known[sizes]
 
 
 def _faster_together(all_of: Grad, ways: _ClassWays) -> Tiling | None:
     """Return tile and parts for a launch of all classes; None if a launch for each class is faster."""
-    together = min(grad_ways(all_of, ways.grad, ways.w, ways.out), default=None) if all_of.sums else None
-    if together is None:
+    if not all_of.sums:
         return None
-    apart = float(ZEROS * all_of.zeroed)
-    for each, one in zip(all_of.classes, all_of.sums, strict=True):
-        way = ways.fastest(each, one)
-        apart += math.inf if way is None else way.ns
-        if apart >= together.ns:
-            return together.tiling
-    return None
+    classes = list(zip(all_of.classes, all_of.sums, strict=True))
+    zeros, apart = float(ZEROS * all_of.zeroed), math.inf
+    if len(classes) == 1:
+        way = ways.fastest(*classes[0])
+        apart = math.inf if way is None else zeros + way.ns
+    together = _fastest(partial(grad_ways, all_of, ways.grad, ways.w, ways.out), apart)
+    if together is None or len(classes) == 1:
+        return None if together is None or together.ns >= apart else together.tiling
+    left = together.ns - zeros - LEAST * len(classes)
+    for each, one in classes:
+        if left <= 0:
+            break
+        way = ways.fastest(each, one, left + LEAST)
+        left -= math.inf if way is None else way.ns - LEAST
+    return together.tiling if left <= 0 else None
 
 
-def _parts_of(each: Class, one: Sum, w: Tensor, out: Tensor, cut: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
-    """Return a class's parts of weight and result; `cut`: function that takes a part, as `part_of` does."""
-    if not one.is_part:
-        return w, out
-    its_w = cut(w, *_spans(w, each.first_tap, each.sweep.taps, each.taps_apart))
-    return its_w, cut(out, *_spans(out, each.first, each.sweep.out, each.apart))
+def _part_of_out(each: Class, one: Sum, out: Tensor, cut: Callable[..., Tensor]) -> Tensor:
+    """Return a class's part of the result; `cut`: function that takes a part, as `part_of` does."""
+    return cut(out, *_spans(out, each.first, each.sweep.out, each.apart)) if one.is_part else out
 
 
-def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> Iterator[Way]:
-    """List the ways to run all classes of an input gradient in one launch, with their times; the arguments are those of `launch_input_grad`."""
+def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor, limit: Limit | None = None) -> Iterator[Way]:
+    """List the ways to run all classes of an input gradient in one launch, with their times.
+
+    The arguments are those of `launch_input_grad` and `ways_of`.
+    """
     forward, channels, unit = all_of.forward, out.shape[1], grad_unit(out)
     if not runs_few_grad(forward, grad, w, out):
         return
@@ -363,22 +388,22 @@ def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor) -> Iterator[Wa
     work = Work((classes, rows, channels, depth), processors(grad), STEP, moved, straddles)
     more = 0.0 if unit == VECTOR and is_dense_by_channels(w) else COPY
     divided = merged(positions_of(out), strides_of(out)[2:]) is not None
-    for tile in FEW_GRAD if unit == VECTOR else FEW_GRAD[:1]:
-        for plan in plans((tile,), work, merges=False):
-            if (plan.parts == 1 or divided) and (unit == 1 or _has_grad_tile(tile, work, plan.parts)):
-                yield _way("conv_few_grad", plan, more)
+    for plan in plans(FEW_GRAD if unit == VECTOR else FEW_GRAD[:1], work, divided=divided, more=more, limit=limit):
+        if unit == 1 or _has_grad_tile(plan, work):
+            yield _way("conv_few_grad", plan)
 
 
-def _has_grad_tile(tile: Tile, work: Work, parts: int) -> bool:
+def _has_grad_tile(plan: Plan, work: Work) -> bool:
     """Return whether the manifest lets `conv_few_grad` take a tile."""
-    programs, cols = parts * tile.count(work.sizes), work.sizes[2]
-    match tile[:2]:
+    batch, rows, cols, _ = work.sizes
+    programs = plan.parts * batch * -(-rows // plan.rows) * -(-cols // plan.cols)
+    match plan.rows, plan.cols:
         case 128, 16:
-            return cols <= tile.cols and programs >= MANY_ROWS
+            return cols <= plan.cols and programs >= MANY_ROWS
         case 128, 64:
             return programs >= MANY_TILES
         case 64, 32:
-            return cols <= tile.cols
+            return cols <= plan.cols
     return True
 
 

@@ -129,8 +129,8 @@ def _few(one: Sum, source: VectorInput, grad: Tensor, out: Tensor, *, unfolds: b
     rows = one.sweep.taps[1] * source.taps * source.channels
     moved, more = _moved(one, grad, source, unfolds=unfolds)
     boxes = few_boxes(one).rows // ROWS
-    for plan in plans(FEW, _work(rows, one.n_len, boxes, moved, processors(grad)), merges=unfolds):
-        yield _Way(plan._replace(ns=plan.ns + more), is_few=True, source=source, unfolds=unfolds)
+    for plan in plans(FEW, _work(rows, one.n_len, boxes, moved, processors(grad)), merges=unfolds, more=more):
+        yield _Way(plan, is_few=True, source=source, unfolds=unfolds)
 
 
 def _mapped(one: Sum, its: Sum, source: VectorInput | None, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
@@ -141,7 +141,7 @@ def _mapped(one: Sum, its: Sum, source: VectorInput | None, grad: Tensor, *, unf
     # the manifest selects the tile of parts
     tile = (2 * ROWS if one.n_len > ROWS and cols > ROWS else ROWS, 2 * ROWS)
     work = _work(one.groups * one.n_len, cols, boxes, moved, processors(grad))
-    for plan in plans(MAPPED, work, merges=unfolds):
+    for plan in plans(MAPPED, work, merges=unfolds, more=more):
         if (plan.parts > 1 or unfolds) and (plan.rows, plan.cols) != tile:
             continue
-        yield _Way(plan._replace(ns=plan.ns + more), is_few=False, source=source, unfolds=unfolds)
+        yield _Way(plan, is_few=False, source=source, unfolds=unfolds)

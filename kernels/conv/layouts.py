@@ -129,13 +129,13 @@ def part_of(value: Tensor, first: Sequence[int], sizes: Sequence[int], apart: Se
 
 def is_described(value: Tensor) -> bool:
     """Return whether TMA descriptors can hold `value`: channels adjacent, the rest at multiples of 16 bytes."""
-    unit = MAP_BYTES // value.element_size()
-    strides = [stride for size, stride in zip(value.shape, value.stride(), strict=True) if size > 1]
-    apart = [stride for stride in strides if stride != 1]
-    return (
-        value.data_ptr() % MAP_BYTES == 0
-        and value.numel() > 0
-        and value.stride(1) == 1
-        and strides.count(1) <= 1
-        and all(stride > 0 and stride % unit == 0 for stride in apart)
-    )
+    strides = value.stride()
+    if strides[1] != 1 or value.data_ptr() % MAP_BYTES or not value.numel():
+        return False
+    unit, adjacent = MAP_BYTES // value.element_size(), 0
+    for size, stride in zip(value.shape, strides, strict=True):
+        if size > 1:
+            if stride != 1 and (stride <= 0 or stride % unit):
+                return False
+            adjacent += stride == 1
+    return adjacent <= 1

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tile, Work
 
-__all__ = ["Plan", "divisions", "moving", "plans", "unfolding"]
+__all__ = ["Limit", "Plan", "divisions", "moving", "plans", "unfolding"]
 
 FEWEST: Final = (1, 2, 3, 4)
 """Numbers of parts that are tried in any case."""
@@ -31,26 +32,61 @@ class Plan(NamedTuple):
     parts: int
 
 
-def plans(tiles: Sequence[Tile], work: Work, *, merges: bool) -> Iterator[Plan]:
+class Limit:
+    """The least time so far, in ns: plans that take longer need not be listed."""
+
+    def __init__(self, ns: float = math.inf) -> None:
+        self.ns = ns
+
+
+def plans(
+    tiles: Sequence[Tile],
+    work: Work,
+    *,
+    merges: bool = False,
+    divided: bool = True,
+    more: float = 0.0,
+    limit: Limit | None = None,
+) -> Iterator[Plan]:
     """List the tiles and numbers of parts of a product, with their times.
 
     Args:
         tiles: the tiles of a kernel.
-        work: the product, padding included.
+        work: the product, padding included; all rows of its left operand are copied.
         merges: whether a single part is merged, too: the result has another order.
+        divided: whether there may be several parts.
+        more: time of other launches, in ns.
+        limit: leaves out slower plans; the caller may lower it meanwhile. None lists all.
     """
     batch, rows, cols, _ = work.sizes
-    for tile in tiles:
-        for parts in divisions(tile.count(work.sizes), work.steps, work.processors):
+    processors, steps = work.processors, work.steps
+    found: Sequence[tuple[float, Tile]] = [(more, tile) for tile in tiles]
+    if limit is None:
+        limit = Limit()
+    else:
+        found = sorted((_least(tile, work, steps) + more, tile) for tile in tiles)
+    for least, tile in found:
+        if least > limit.ns:
+            return
+        for parts in divisions(tile.count(work.sizes), steps, processors) if divided else (1,):
             if parts > 1 and parts * batch * rows * cols > MOST_SUMS:
                 break
-            ns = work.time_in_parts(tile, parts) if parts > 1 or merges else work.time(tile)
-            yield Plan(ns, tile.rows, tile.cols, parts)
+            ns = more + (work.time_in_parts(tile, parts) if parts > 1 or merges else work.time(tile))
+            if ns <= limit.ns:
+                yield Plan(ns, tile.rows, tile.cols, parts)
 
 
-def divisions(tiles: int, steps: int, processors: int) -> list[int]:
+def _least(tile: Tile, work: Work, steps: int) -> float:
+    """Return a time that no plan with a tile is below: waves and steps are not rounded up, nor slower on a busy device."""
+    waves = tile.count(work.sizes) / work.processors
+    return tile.start + max(waves, 1.0) * tile.wave + waves * steps * tile.step + tile.memory * work.moved
+
+
+def divisions(tiles: int, steps: int, processors: int) -> Sequence[int]:
     """List the numbers of parts to try, lowest first: each part has a step."""
     filling = [waves * processors // tiles for waves in WAVES]
+    if filling[-1] <= FEWEST[-1]:
+        return FEWEST[: max(1, steps)]
     tried = {*FEWEST, filling[0] // 2, *filling}
     return sorted({max(1, min(parts, steps)) for parts in tried})
 

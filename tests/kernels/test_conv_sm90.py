@@ -239,7 +239,7 @@ def test_callers_name_tiles_and_parts(case, tiling, monkeypatch):
     convolve, shape, channels, taps, words = case
     rows, cols, parts = tiling
 
-    def ways(one: Sum, _x: Tensor, _w: Tensor, out: Tensor) -> list[Way]:
+    def ways(one: Sum, _x: Tensor, _w: Tensor, out: Tensor, *_: object) -> list[Way]:
         return [Way(0.0, "conv_sm90", Tiling(rows, cols, 1 if pixel_of(one, out) is None else parts))]
 
     monkeypatch.setattr(launch_sums, "takes_maps", lambda _: True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tomllib
 from collections.abc import Iterator
@@ -84,8 +85,8 @@ def listed(call: Any, *args: Any) -> list[Way]:
         return own
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch_sums, "ways_of", lambda *given: note(whole(*given)))
-        patch.setattr(launch_sums, "grad_ways", lambda *given: note(classes(*given)))
+        patch.setattr(launch_sums, "ways_of", lambda *given: note(whole(*given[:4])))
+        patch.setattr(launch_sums, "grad_ways", lambda *given: note(classes(*given[:4])))
         call(*args)
     return found
 
@@ -116,12 +117,62 @@ def chosen_tile(name: str, facts: dict[str, Any]) -> tuple[int, int]:
     )
 
 
-@pytest.mark.parametrize("call", [convolve, differentiate])
-@pytest.mark.parametrize("seed", range(6))
-def test_the_bundle_serves_every_listed_way(call, seed, monkeypatch):
+def drawn(seed: int) -> tuple[Any, ...]:
+    """Draw a convolution: channels that fill vectors or not, taps, a stride, groups, by channels or by planes."""
     rng = random.Random(seed)
-    sizes = rng.randint(1, 9), 8 * rng.randint(1, 30), rng.randint(5, 70), 8 * rng.randint(1, 30)
-    args = sizes, rng.choice((1, 3, 5)), rng.choice((1, 2))
+    unit, groups = rng.choice(((8, 1), (8, 1), (1, 1), (4, 1), (64, 2), (16, 2), (1, 3)))
+    channels, results = (groups * unit * rng.randint(1, 240 // unit // groups) for _ in range(2))
+    sizes = rng.randint(1, 9), channels, rng.randint(5, 70), results
+    how = rng.choice((LAST, LAST, torch.contiguous_format))
+    return sizes, rng.choice((1, 3, 5)), rng.choice((1, 2, 3)), groups, how
+
+
+@pytest.mark.parametrize("call", [convolve, differentiate])
+@pytest.mark.parametrize("seed", range(24))
+def test_the_least_time_is_found_without_those_of_all_ways(call, seed, monkeypatch):
+    find, found = launch_sums._fastest, []
+
+    def hold(ways: Any, within: float = math.inf) -> Way | None:
+        way, best = find(ways, within), min(ways(None), default=None)
+        found.append(way)
+        if best is None or best.ns > within:
+            assert way is None or way.ns > within
+        else:
+            assert way == best
+        return way
+
+    monkeypatch.setattr(launch_sums, "_fastest", hold)
+    call(*drawn(seed))
+    assert found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_classes_of_equal_sizes_have_equal_ways(seed, monkeypatch):
+    known = launch_sums._ClassWays.fastest
+
+    def hold(self: Any, each: Any, one: Sum, within: float = math.inf) -> Way | None:
+        way = known(self, each, one, within)
+        its_w, its_out = (
+            (value if not one.is_part else launch_sums.part_of(value, *launch_sums._spans(value, *facts)))
+            for value, facts in (
+                (self.w, (each.first_tap, each.sweep.taps, each.taps_apart)),
+                (self.out, (each.first, each.sweep.out, each.apart)),
+            )
+        )
+        best = min(launch_sums.ways_of(one, self.grad, its_w, its_out), default=None)
+        assert way == best or best is None or best.ns > within
+        return way
+
+    monkeypatch.setattr(launch_sums._ClassWays, "fastest", hold)
+    sizes, taps, _, groups, how = drawn(seed)
+    for stride in (1, 2, 3):
+        differentiate(sizes, taps, stride, groups, how)
+
+
+@pytest.mark.parametrize("call", [convolve, differentiate])
+@pytest.mark.parametrize("seed", range(24))
+def test_the_bundle_serves_every_listed_way(call, seed, monkeypatch):
+    args = drawn(seed)
     for way in dict.fromkeys(way._replace(ns=0.0) for way in listed(call, *args)):
         launches.clear()
         together = [way._replace(ns=-1.0)] if way.kernel == "conv_few_grad" else []
@@ -129,7 +180,7 @@ def test_the_bundle_serves_every_listed_way(call, seed, monkeypatch):
         monkeypatch.setattr(launch_sums, "ways_of", lambda *_, way=way: [way])
         call(*args)
         named = [facts for name, facts in launches if name == way.kernel and "BLOCK_M" in facts]
-        assert named or way.kernel in {"bmm", "conv_halo_sm90"}
+        assert named or way.kernel in {"bmm", "conv", "conv_halo_sm90"}
         for facts in named:
             assert Tiling(facts["BLOCK_M"], facts["BLOCK_N"], facts["splits"]) == way.tiling
             assert is_served(way.kernel, facts), way
