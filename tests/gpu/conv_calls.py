@@ -218,6 +218,22 @@ _FEW_GRADS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
 )
 
 
+# volumes of few channels: nearly all padding for maps, and not
+_FEW_VOLUMES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = tuple(
+    ((2, channels, results, 5, 18, 19), 3, {"padding": 1, "stride": stride})
+    for channels, results in ((8, 8), (16, 32))
+    for stride in (1, 2)
+)
+
+
+# gradients of groups whose times are estimated: a few channels, one, and as many as maps take
+_GROUPS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = tuple(
+    ((4, channels, channels, 28, 28), 3, {"padding": 1, "groups": groups, "stride": stride})
+    for channels, groups in ((32, 2), (32, 32), (128, 2))
+    for stride in (1, 2)
+)
+
+
 def _copied() -> Iterator[Case]:
     """List cases by planes whose operands are copied where that is faster."""
     for dtype, (sizes, taps, words) in itertools.product(_HALVES, _PLANES):
@@ -276,7 +292,7 @@ def _weight_cases() -> Iterator[Case]:
 
 def _estimated() -> Iterator[Case]:
     """List cases that run as estimated times choose."""
-    for dtype, (sizes, taps, words) in itertools.product(_HALVES, (*_FEW_GRADS, *_WINDOWS, *_SHARED)):
+    for dtype, (sizes, taps, words) in itertools.product(_HALVES, (*_FEW_GRADS, *_WINDOWS, *_SHARED, *_GROUPS)):
         yield Case(dtype, sizes, taps, words, estimated=True)
     for dtype, parts in itertools.product(_HALVES, (1, 3)):
         yield Case(dtype, (4, 128, 192, 28, 28), parts=parts, estimated=True)
@@ -312,7 +328,7 @@ def gradient_cases() -> Iterator[Case]:
         yield Case(dtype, sizes)
     for sizes, taps, words in _WINDOWS:
         yield Case(torch.bfloat16, sizes, taps, words)
-    for dtype, (sizes, taps, words) in itertools.product(_HALVES, _SHARED):
+    for dtype, (sizes, taps, words) in itertools.product(_HALVES, (*_SHARED, *_FEW_VOLUMES)):
         yield Case(dtype, sizes, taps, words)
     yield Case(torch.float16, (4, 256, 128, 28, 28), 3, {"padding": 1, "groups": 2}, parts=1)
 
