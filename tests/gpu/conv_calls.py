@@ -313,6 +313,8 @@ def gradient_cases() -> Iterator[Case]:
             yield Case(dtype, (batch, results, channels, 3, *positions), tf32=tf32, maps=False)
         yield Case(dtype, RAGGED, tf32=tf32, offset=1)
         yield Case(dtype, (*RAGGED[:3], 3, *RAGGED[3:]), tf32=tf32, offset=1)
+        # parts of so few tiles that rules take no wide ones
+        yield Case(dtype, (1, 128, 192, 14, 14), tf32=tf32, parts=3)
         for parts in (1, 3):
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts)
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts, maps=False)
