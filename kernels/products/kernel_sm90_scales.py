@@ -182,17 +182,17 @@ def _promote_in_turn(OWN: gl.constexpr, acc, memory, barriers, used, count, TILE
         # two products by name: a copy of one that tensor cores still write would wait for it
         for step in range(TOGETHER, count - TOGETHER, 2 * TOGETHER):
             odd = _start_steps(barriers[0], OWN, memory, used + step, acc, TILE, TOGETHER)
-            product = warpgroup_mma_wait(1, deps=(even,))
+            product = warpgroup_mma_wait(TOGETHER, deps=(even,))
             _release_steps(empty, used + step - TOGETHER, COUNT, TOGETHER)
             acc = acc + product
             even = _start_steps(barriers[0], OWN, memory, used + step + TOGETHER, acc, TILE, TOGETHER)
-            product = warpgroup_mma_wait(1, deps=(odd,))
+            product = warpgroup_mma_wait(TOGETHER, deps=(odd,))
             _release_steps(empty, used + step, COUNT, TOGETHER)
             acc = acc + product
         latest = used + count - TOGETHER
         if count // TOGETHER % 2 == 0:
             odd = _start_steps(barriers[0], OWN, memory, latest, acc, TILE, TOGETHER)
-            product = warpgroup_mma_wait(1, deps=(even,))
+            product = warpgroup_mma_wait(TOGETHER, deps=(even,))
             _release_steps(empty, latest - TOGETHER, COUNT, TOGETHER)
             acc = acc + product
             product = warpgroup_mma_wait(0, deps=(odd,))
