@@ -16,6 +16,7 @@ from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sm90 import Boxes, boxes_of
 from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput
 from nojit.kernels.conv.layouts import is_described, strides_of
+from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor, float32
 
 __all__ = ["few_boxes", "launch_few_weight_grad", "runs_few_weight_grad"]
@@ -66,8 +67,7 @@ def launch_few_weight_grad(
     grad: Tensor,
     x: Tensor,
     out: Tensor,
-    tile: tuple[int, int],
-    parts: int,
+    tiling: Tiling,
 ) -> None:
     """Launch the gradient of `one` by its weight.
 
@@ -78,10 +78,9 @@ def launch_few_weight_grad(
         grad: gradient by the output, [N, O, H, W].
         x: the image in the form `source`.
         out: gradient by the weight, [O, C, kH, kW].
-        tile: rows (taps and channels of x) and columns (channels of grad) of a tile.
-        parts: number of split-K parts.
+        tiling: rows (taps and channels of x) and columns (channels of grad) of a tile, and the split-K parts.
     """
-    own, boxes = one.sweep, few_boxes(one)
+    own, boxes, parts = one.sweep, few_boxes(one), tiling.parts
     numbers = own.taps[1] * source.taps * source.channels
     in_order = _is_in_order(one, source, out)
     whole = parts == 1 and in_order
@@ -106,8 +105,8 @@ def launch_few_weight_grad(
         splits=parts,
         **named("stride_g", "nhw", (grad_outer, grad_row, grad_pixel)),
         **named("stride_x", "nhw", source.strides),
-        BLOCK_M=tile[0],
-        BLOCK_N=tile[1],
+        BLOCK_M=tiling.rows,
+        BLOCK_N=tiling.cols,
     )
     if in_order and not whole:
         merge_rows(writer, target, out, numbers)

@@ -16,6 +16,7 @@ from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sm90 import PANEL_BYTES, ROWS, MapsRun, describe, fits, result_boxes, steps_of
 from nojit.kernels.conv.layouts import is_described, is_half_image, merged, strides_of
 from nojit.kernels.products.splits import padded_width
+from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor
 
 __all__ = ["launch_mapped_weight_grad", "runs_mapped_weight_grad", "serves_weight_grad_channels"]
@@ -60,7 +61,7 @@ def is_dense(one: Sum, out: Tensor) -> bool:
 
 
 def launch_mapped_weight_grad(
-    writer: RecipeWriter, one: Sum, together: int, grad: Tensor, x: Tensor, out: Tensor, parts: int
+    writer: RecipeWriter, one: Sum, together: int, grad: Tensor, x: Tensor, out: Tensor, tiling: Tiling
 ) -> None:
     """Launch the gradient of `one` by its weight.
 
@@ -71,10 +72,10 @@ def launch_mapped_weight_grad(
         grad: gradient by the output.
         x: the input, as it is or unfolded.
         out: the result.
-        parts: number of split-K parts.
+        tiling: the tile and the split-K parts.
     """
     boxes, taps, count = result_boxes(one), math.prod(one.sweep.taps), one.groups * one.n_len
-    target, length = out, one.depth
+    target, length, parts = out, one.depth, tiling.parts
     in_order = together == 1 and out.shape[1] == one.c_len and is_dense(one, out)
     if parts > 1 or not in_order:
         length = padded_width(one.depth)
@@ -92,6 +93,8 @@ def launch_mapped_weight_grad(
         splits=parts,
         programs=processors(grad),
         PANEL=PANEL_BYTES // target.element_size(),
+        BLOCK_M=tiling.rows,
+        BLOCK_N=tiling.cols,
     )
     if not in_order:
         merge_taps(writer, target, out, together, one.c_len)

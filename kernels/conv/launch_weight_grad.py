@@ -25,7 +25,7 @@ from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, own_form, unfo
 from nojit.kernels.conv.layouts import is_described, is_half_image
 from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
 from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED
-from nojit.kernels.products.tile_costs import Work
+from nojit.kernels.products.tile_costs import Tiling, Work
 from torch import Tensor
 
 __all__ = ["launch_fast_weight_grad"]
@@ -63,17 +63,22 @@ def launch_fast_weight_grad(
     ways = list(_ways(one, grad, x, out, maps_run))
     if not ways:
         return False
-    plan, is_few, source, unfolds = min(ways, key=lambda way: way.plan.ns)
-    if source is not None and unfolds:
-        x = unfold(writer, one, source, x)
-    if is_few and source is not None:
-        launch_few_weight_grad(writer, one, source, grad, x, out, (plan.rows, plan.cols), plan.parts)
-        return True
-    together = 1
-    if source is not None and unfolds:
-        one, x, together = source.over(one), writer.make(torch.movedim, x, -1, 1), source.together
-    launch_mapped_weight_grad(writer, one, together, grad, x, out, plan.parts)
+    _launch_way(min(ways, key=lambda way: way.plan.ns), writer, one, grad, x, out)
     return True
+
+
+def _launch_way(way: _Way, writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> None:
+    """Launch the gradient of `one` by its weight in a way that `_ways` listed."""
+    source, tiling = way.source, Tiling(way.plan.rows, way.plan.cols, way.plan.parts)
+    together = 1
+    if source is not None and way.unfolds:
+        x = unfold(writer, one, source, x)
+    if source is not None and way.is_few:
+        launch_few_weight_grad(writer, one, source, grad, x, out, tiling)
+        return
+    if source is not None and way.unfolds:
+        one, x, together = source.over(one), writer.make(torch.movedim, x, -1, 1), source.together
+    launch_mapped_weight_grad(writer, one, together, grad, x, out, tiling)
 
 
 def _is_product(one: Sum, grad: Tensor) -> bool:
@@ -138,10 +143,8 @@ def _mapped(one: Sum, its: Sum, source: VectorInput | None, grad: Tensor, *, unf
     cols = math.prod(its.sweep.taps) * -(-its.c_len // ROWS) * ROWS
     moved, more = _moved(one, grad, source, unfolds=unfolds)
     boxes = result_boxes(its).rows // ROWS
-    # the manifest selects the tile of parts
-    tile = (2 * ROWS if one.n_len > ROWS and cols > ROWS else ROWS, 2 * ROWS)
+    # narrow weights fill no wide tile, and the manifest builds none for them
+    tiles = [tile for tile in MAPPED if tile.rows == ROWS or (one.n_len > ROWS and 2 * cols > tile.cols)]
     work = _work(one.groups * one.n_len, cols, boxes, moved, processors(grad))
-    for plan in plans(MAPPED, work, merges=unfolds, more=more):
-        if (plan.parts > 1 or unfolds) and (plan.rows, plan.cols) != tile:
-            continue
+    for plan in plans(tiles, work, merges=unfolds, more=more):
         yield _Way(plan, is_few=False, source=source, unfolds=unfolds)
