@@ -9,7 +9,7 @@ multiple of 8, and the weight in the same order.
 
 import triton
 import triton.language as tl
-from nojit.kernels.kernel_functions import let_next_start, wait_for_last
+from nojit.kernels.kernel_functions import divide, let_next_start, wait_for_last
 from nojit.kernels.products.kernel_tiles import place_piece
 
 OUTSIDE = tl.constexpr(-(1 << 30))
@@ -135,6 +135,18 @@ def _unfold(ptrs, out_ptrs, here, at, stride_c, stride_t, step, limit, channels,
 
 
 @triton.jit
+def _unfold_joined(ptrs, out_ptrs, here, at, limit, channels, taps, wide, LANES: tl.constexpr):
+    """Do what `_unfold` does where each tap follows the one before in memory: a row is read from consecutive elements."""
+    first = tl.maximum(-at, 0) * channels
+    last = tl.where(here, tl.minimum(limit - at, taps) * channels, 0)
+    for start in range(0, wide, LANES):
+        lanes = start + tl.arange(0, LANES)
+        inside = (lanes[None, :] >= first[:, None]) & (lanes[None, :] < last[:, None])
+        value = tl.load(ptrs[:, None] + lanes[None, :], mask=inside, other=0.0)
+        tl.store(out_ptrs[:, None] + lanes[None, :], value, mask=here[:, None] & (lanes < wide)[None, :])
+
+
+@triton.jit
 def conv_unfold_kernel(
     x_ptr,
     w_ptr,
@@ -178,13 +190,18 @@ def conv_unfold_kernel(
     wide = vectors * VECTOR
     if number < programs:
         rows = number * BLOCK + tl.arange(0, BLOCK)
-        line = rows // out_w
-        at = rows % out_w * mul_w + start_w
-        off = (line // x_h).to(tl.int64) * stride_xn + (line % x_h).to(tl.int64) * stride_xh
+        line, place = divide(rows, out_w)
+        image, row = divide(line, x_h)
+        at = place * mul_w + start_w
+        off = image.to(tl.int64) * stride_xn + row.to(tl.int64) * stride_xh
         ptrs = x_ptr + off + at.to(tl.int64) * stride_xw
         out_ptrs = x_out_ptr + rows.to(tl.int64) * wide
-        stride_t = step_w.to(tl.int64) * stride_xw
-        _unfold(ptrs, out_ptrs, rows < count, at, stride_xc, stride_t, step_w, x_w, channels, together, wide, LANES)
+        here = rows < count
+        if (stride_xc == 1) & ((together == 1) | ((step_w == 1) & (stride_xw == channels))):
+            _unfold_joined(ptrs, out_ptrs, here, at, x_w, channels, together, wide, LANES)
+        else:
+            stride_t = step_w.to(tl.int64) * stride_xw
+            _unfold(ptrs, out_ptrs, here, at, stride_xc, stride_t, step_w, x_w, channels, together, wide, LANES)
     else:
         rows = (number - programs) * BLOCK + tl.arange(0, BLOCK)
         parts = taps_w // together
