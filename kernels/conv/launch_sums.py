@@ -60,7 +60,6 @@ from nojit.kernels.conv.sum_costs import (
     FEW_ONES,
     MAPPED,
     PARTED,
-    POINTERS,
     PRODUCT,
     PRODUCT_SHARE,
     STEP,
@@ -79,7 +78,7 @@ MANY_STRIPS: Final = 8
 MANY_ROWS: Final = 192
 """The manifest gives `conv_few_grad` its tile of 128 x 16 for so many programs."""
 MANY_TILES: Final = 96
-"""And that of 128 x 64 for so many; it gives `conv` its tile of 128 x 128 for so many, too."""
+"""And that of 128 x 64 for so many."""
 KEPT_STEPS: Final = 3
 """The most steps of the halo kernel whose weights stay in shared memory."""
 LEAST: Final = min(tile.start + tile.wave + tile.step for tile in (*MAPPED, *PARTED, *STRIPS, STRIPS_KEPT))
@@ -150,8 +149,6 @@ def launch_way(
             if boxes is None:
                 return False
             launch_strips(writer, one, boxes, x, w, bias, out)
-        case "conv":
-            launch(writer, one, x, w, bias, out)
         case _:
             launch_boxes(writer, one, x, w, bias, out, way.tiling.parts, tile)
     return True
@@ -177,8 +174,6 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, limit: Limit | None = N
         yield from _mapped(one, x, w, moved, limit, divided=divided)
     if source is not None:
         yield from _few(one, source, x, w, few_unit(one, out), moved, limit, divided=divided)
-    if is_unfolded(x):
-        yield _pointers(one, x, moved)
 
 
 def _is_estimated(x: Tensor) -> bool:
@@ -265,20 +260,6 @@ def _few(
         work = Work(sizes, count, deep, moved, straddles)
         found = plans(tiles, work, divided=divided, more=more, limit=limit)
         yield from (_way("conv_few", plan) for plan in found)
-
-
-def _pointers(one: Sum, x: Tensor, moved: float) -> Way:
-    """Return the way of the kernel that reads single elements, which needs no unfolded copy, with the tile that the manifest chooses.
-
-    Its launch chooses the split-K parts, and the coefficients include them.
-    """
-    narrow, middle, wide = POINTERS
-    sizes = (one.groups, one.positions, one.n_len, one.depth)
-    tile = narrow if one.n_len <= narrow.cols else middle
-    if one.n_len > WIDE and wide.count(sizes) >= MANY_TILES:
-        tile = wide
-    work = Work(sizes, processors(x), STEP, moved, _straddles(one))
-    return Way(work.time(tile), "conv", Tiling(tile.rows, tile.cols, 1))
 
 
 def _way(kernel: str, plan: Plan) -> Way:

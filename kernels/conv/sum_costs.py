@@ -14,7 +14,6 @@ __all__ = [
     "FEW_ONES",
     "MAPPED",
     "PARTED",
-    "POINTERS",
     "PRODUCT",
     "PRODUCT_SHARE",
     "STEP",
@@ -83,13 +82,6 @@ FEW_GRAD: Final = read_tiles("""
      128    32   2806  1958   320        0   134    102   159    0.03         0   1989   138      0.00202
 """)
 """Tiles of `conv_few_grad`, the first for results whose channels do not fill vectors, too."""
-POINTERS: Final = read_tiles("""
-    rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
-     128    16  12150  1170   503        5     1      0     0    0.22         0      0     0      0.00000
-     128    64  16202  3223   750       13     3      0     8    0.23         0      0     0      0.00000
-     128   128  12606  3220  1211        7     1      0     6    0.23         0      0     0      0.00000
-""")
-"""Tiles of `conv` for images whose channels do not fill vectors: a step is 64 products of single elements."""
 COPY: Final = 4433
 """Time to copy a weight that is transposed, by planes, or a part of one."""
 ZEROS: Final = 2677

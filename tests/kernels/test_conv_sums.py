@@ -180,7 +180,7 @@ def test_the_bundle_serves_every_listed_way(call, seed, monkeypatch):
         monkeypatch.setattr(launch_sums, "ways_of", lambda *_, way=way: [way])
         call(*args)
         named = [facts for name, facts in launches if name == way.kernel and "BLOCK_M" in facts]
-        assert named or way.kernel in {"bmm", "conv", "conv_halo_sm90"}
+        assert named or way.kernel in {"bmm", "conv_halo_sm90"}
         for facts in named:
             assert Tiling(facts["BLOCK_M"], facts["BLOCK_N"], facts["splits"]) == way.tiling
             assert is_served(way.kernel, facts), way
@@ -194,16 +194,6 @@ def test_the_halo_kernels_time_is_that_of_the_tile_that_the_manifest_chooses(siz
     convolve(sizes, 3, 1)
     ((name, facts),) = launches
     assert chosen_tile(name, facts) == way.tiling[:2]
-
-
-@pytest.mark.parametrize("sizes", [(2, 3, 11, 8), (9, 3, 30, 40), (2, 3, 30, 72), (9, 3, 60, 104)], ids=str)
-def test_the_time_over_single_elements_is_that_of_the_tile_that_the_manifest_chooses(sizes, monkeypatch):
-    (way,) = {way for way in listed(convolve, sizes, 3, 2) if way.kernel == "conv"}
-    monkeypatch.setattr(launch_sums, "ways_of", lambda *_: [way])
-    launches.clear()
-    convolve(sizes, 3, 2)
-    ((name, facts),) = launches
-    assert chosen_tile(name, facts | {"dtype": "bf16"}) == way.tiling[:2]
 
 
 @pytest.mark.parametrize(
