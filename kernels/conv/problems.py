@@ -15,7 +15,6 @@ from nojit.kernels.calls.tensor_maps import OTHERS
 from nojit.kernels.conv.launch_few import is_few, launch_few
 from nojit.kernels.conv.launch_pointers import Sum, launch, launch_weight_grad
 from nojit.kernels.conv.launch_sm90 import boxes_of, launch_mapped, strips_of
-from nojit.kernels.conv.launch_sm90_weight_grad import launch_mapped_weight_grad
 from nojit.kernels.conv.layouts import new_like
 from nojit.kernels.conv.splits import TILE, parts_of
 from nojit.kernels.conv.sweeps import Window, forward_sweep, three
@@ -48,6 +47,15 @@ ROLES: Final[Mapping[str, Roles]] = {
     "conv_halo_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "KEPT"), (), ("TRANSPOSED", "TAPS")),
     "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
 }
+_UNTUNED: Final = {
+    "conv_few_grad",
+    "conv_few_weight_grad",
+    "conv_planes",
+    "conv_unfold",
+    "conv_weight_grad_sm90",
+    "conv_weight_merge",
+}
+"""Kernels with one config for each call."""
 _DRAWN: Final = {"tune": 140, "held_out": 12, "fresh": 12}
 """Number of random shapes for each use; ``tune`` has the listed shapes as well."""
 # images of the result that the check compares with torch's
@@ -340,8 +348,6 @@ class ConvProblem:
                 launch(writer, total, own_x, own_other, None, own_out)
             elif self.kernel == "conv_weight_grad":
                 launch_weight_grad(writer, total, own_other, own_x, own_out)
-            elif self.kernel == "conv_weight_grad_sm90":
-                launch_mapped_weight_grad(writer, total, 1, own_other, own_x, own_out, parts=1)
             else:
                 operands, sharing = (own_x, own_other, None, own_out), self.kernel == "conv_halo_sm90"
                 launch_mapped(writer, total, *operands, maps_run=lambda _: True, sharing=sharing)
@@ -364,7 +370,7 @@ def _shapes(use: str, kernel: str) -> list[Shape]:
 
     `use`: purpose such as ``"tune"`` or ``"held_out"``, listed in `nojit.kernels.problem`.
     """
-    if kernel in {"conv_few_grad", "conv_few_weight_grad", "conv_weight_merge", "conv_unfold", "conv_planes"}:
+    if kernel in _UNTUNED:
         return []
     if kernel == "conv_few":
         if use == "bars":

@@ -62,7 +62,7 @@ class Case:
     parts: int = 0
     """Into how many parts depths are cut; 0 leaves that to the operator."""
     tile: tuple[int, int] | None = None
-    """The tile of weight gradients of few channels; None leaves the kernel to the operator."""
+    """The tile of weight gradients; None leaves it and the kernel to the operator."""
     biased: bool = True
 
     @property
@@ -288,6 +288,10 @@ def _weight_cases() -> Iterator[Case]:
         yield Case(dtype, (4, 128, 128, 28, 28), channels=False, offset=offset)
     for dtype, tile, parts in itertools.product(_HALVES, weight_grad_costs.FEW, (1, 3)):
         yield Case(dtype, (4, 40, 64, 28, 28), parts=parts, tile=(tile.rows, tile.cols))
+    for dtype, tile, parts in itertools.product(_HALVES, weight_grad_costs.MAPPED, (1, 3, 12)):
+        yield Case(dtype, (4, 128, 192, 28, 28), parts=parts, tile=(tile.rows, tile.cols))
+    # many parts of many fp32 weights
+    yield Case(torch.float32, (4, 128, 192, 28, 28), parts=12)
 
 
 def _estimated() -> Iterator[Case]:

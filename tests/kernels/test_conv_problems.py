@@ -16,9 +16,7 @@ MANY = Shape("many", 16, 64, 64, (42, 40))
 DEEP = Shape("deep", 1, 1024, 1024, (4, 6))
 
 
-@pytest.mark.parametrize(
-    "kernel", ["conv", "conv_few", "conv_sm90", "conv_halo_sm90", "conv_weight_grad", "conv_weight_grad_sm90"]
-)
+@pytest.mark.parametrize("kernel", ["conv", "conv_few", "conv_sm90", "conv_halo_sm90", "conv_weight_grad"])
 @pytest.mark.parametrize("shape", [*SHAPES, MANY, DEEP], ids=lambda shape: shape.name)
 def test_convolutions(kernel, shape):
     grad = "weight_grad" in kernel

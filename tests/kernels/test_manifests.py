@@ -142,6 +142,8 @@ OF_WEIGHTS = {"b2b_gemm_sm90", "conv", "conv_few", "conv_few_grad", "conv_few_we
               "mixed_mm_sm90", "scaled_grouped_mm", "scaled_grouped_mm_bytes", "scaled_grouped_mm_sm90", "scaled_mm",
               "scaled_mm_bytes", "scaled_mm_sm90"}  # fmt: skip
 """Kernels whose columns are those of weights, or of their gradients, however they are called."""
+OWN_SIZES = {"channels", "n_len", "results", "units"}
+"""What these kernels call the sizes of weights."""
 NO_BATCH = {
     # how deep sums are, and what belongs to weights
     "k_len", "middle_len", "c_len", "vectors", "groups", "group_size", "width", "half", "taps_d", "taps_h", "taps_w",
@@ -159,6 +161,6 @@ def test_whatever_rules_of_configs_ask_for_is_the_batch_or_is_known_not_to_be():
         texts = [config["requires"] for config in (*spec.configs, *spaces) if config.get("requires")]
         ints = {param for param, kind in spec.params.items() if kind in {"i32", "i64"}}
         asked = {param for text in texts for param in parse(text).names & ints if not param.startswith("stride_")}
-        known = NO_BATCH | ({"n_len", "units"} if name in OF_WEIGHTS else set()) | {*spec.batch}
+        known = NO_BATCH | (OWN_SIZES if name in OF_WEIGHTS else set()) | {*spec.batch}
         # element by element: nothing is summed up
         assert asked <= known or spec.source.startswith("nojit.kernels.pointwise"), name
