@@ -24,7 +24,7 @@ from nojit.kernels.conv.launch_sm90_weight_grad import (
 from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, own_form, unfold, unfolded_form
 from nojit.kernels.conv.layouts import is_described, is_half_image
 from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
-from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED
+from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED, REORDERED
 from nojit.kernels.products.tile_costs import Tiling, Work
 from torch import Tensor
 
@@ -117,10 +117,12 @@ def _copied(one: Sum, source: VectorInput) -> int:
 
 
 def _moved(one: Sum, grad: Tensor, source: VectorInput | None, *, unfolds: bool) -> tuple[float, float]:
-    """Return the time to move operands and result once, and the time to unfold."""
+    """Return the time to move operands and result once, and the time to unfold and to put the result in order."""
     read = one.batch * one.groups * one.c_len * math.prod(one.sweep.source)
-    moved = moving(grad.numel() + read + one.groups * one.n_len * one.depth, grad.element_size())
-    return moved, unfolding(moving(_copied(one, source), 1)) if source is not None and unfolds else 0.0
+    written = one.groups * one.n_len * one.depth
+    moved = moving(grad.numel() + read + written, grad.element_size())
+    more = unfolding(moving(_copied(one, source), 1)) + REORDERED * written if source is not None and unfolds else 0.0
+    return moved, more
 
 
 def _work(rows: int, cols: int, boxes: int, moved: float, processors: int) -> Work:

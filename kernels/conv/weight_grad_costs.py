@@ -9,22 +9,24 @@ from typing import Final
 
 from nojit.kernels.products.tile_costs import read_tiles
 
-__all__ = ["BOX", "FEW", "MAPPED"]
+__all__ = ["BOX", "FEW", "MAPPED", "REORDERED"]
 
 BOX: Final = 64
 """Positions of a step."""
+REORDERED: Final = 0.044
+"""Time to write an element of the weight in another order, as after unfolding."""
 FEW: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
-      64    32   4468     0   246        0     0      0     0    0.36         0   2152    29      0.00300
-      64    64   4067     0   321        0     0      0     0    0.00         0   2152    29      0.00300
-     128    32   4607   815   376        0     0      0     0    0.46         0   2152    29      0.00300
-     256    64   6007     0   814        0     0      0     0    0.10         0   2152    29      0.00300
+      64    32   2448   488   280        0     0      0     0    0.09         0   2235    27      0.00281
+      64    64   3772     0   318        0     0      0     0    0.00         0   2235    27      0.00281
+     128    32   4503   661   362        0     0      0     0    0.56         0   2235    27      0.00281
+     256    64   1194  4089   762        0     0      0     0    0.18         0   2235    27      0.00281
 """)
 """Tiles of `conv_few_weight_grad`: taps and channels of the input, channels of the output."""
 MAPPED: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
-      64   128   1550  1655   329      135     0      0     0    0.34         0   3000     0      0.00300
-     128   128   3985     0   372      179     0      0     0    0.17         0   3000     0      0.00300
-     128   256   6893   392   313      569     0      0     0    0.32         0   3000     0      0.00300
+      64   128   1820  2155   176      223     0      0     0    0.02         0   2235    27      0.00281
+     128   128   4072     0   341      156     0      0     0    0.16         0   2235    27      0.00281
+     128   256   3578  2018   592      228     0      0     0    0.08         0   2235    27      0.00281
 """)
 """Tiles of `conv_weight_grad_sm90`: channels of the output, taps and padded channels of the input."""
