@@ -137,8 +137,8 @@ def _unfold(ptrs, out_ptrs, here, at, stride_c, stride_t, step, limit, channels,
 @triton.jit
 def _unfold_joined(ptrs, out_ptrs, here, at, limit, channels, taps, wide, LANES: tl.constexpr):
     """Do what `_unfold` does where each tap follows the one before in memory: a row is read from consecutive elements."""
-    first = tl.maximum(-at, 0) * channels
-    last = tl.where(here, tl.minimum(limit - at, taps) * channels, 0)
+    first = tl.minimum(tl.maximum(-at, 0), taps) * channels
+    last = tl.where(here, tl.maximum(tl.minimum(limit - at, taps), 0) * channels, 0)
     for start in range(0, wide, LANES):
         lanes = start + tl.arange(0, LANES)
         inside = (lanes[None, :] >= first[:, None]) & (lanes[None, :] < last[:, None])

@@ -169,6 +169,7 @@ _WINDOWS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     ((4, 96, 96, 28, 28), 3, {"padding": 1, "groups": 96}),
     ((4, 64, 128, 28, 28), 3, {"padding": 1, "groups": 8}),
     ((4, 3, 64, 60, 60), 7, {"padding": 3, "stride": 2}),
+    ((4, 5, 40, 30, 30), 3, {"padding": 1}),
     ((5, 64, 72, 14, 14), 4, {"padding": "same"}),
     # the input is one position high, so its gradient reads only some of the taps
     ((4, 64, 72, 1, 30), 3, {"padding": 1, "stride": (2, 1)}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ from nojit.kernels.conv.launch_sm90 import ROWS, boxes_of, pixel_of
 from nojit.kernels.conv.launch_sums import Way
 from nojit.kernels.conv.plan_costs import Plan
 from nojit.kernels.manifest_kernels import by_position
-from nojit.kernels.products.tile_costs import Tiling
+from nojit.kernels.products.tile_costs import Tile, Tiling
 from nojit.runtime.errors import KernelNotFoundError
 from torch import Tensor
 from torch.nn import functional
@@ -75,9 +75,6 @@ def provide(name: str):
         panel = named.get("PANEL", ROWS)
         blocks = [(1, 1, 1, ROWS, ROWS), (ROWS, 1, 1, 1, ROWS), (1, 1, ROWS, 1, panel)]
         config = of_strips if name == "conv_halo_sm90" else chosen
-        if name == "conv_weight_grad_sm90":
-            cols = 2 * ROWS if config["BLOCK_N"] == 3 * ROWS else config["BLOCK_N"]
-            config = config | {"BLOCK_M": min(config["BLOCK_M"], 2 * ROWS), "BLOCK_N": cols}
         kernel(PROGRAMS, *(argument(value, blocks[min(at, 2)]) for at, value in enumerate(args)), **{**config, **named})
 
     return launch
@@ -154,9 +151,14 @@ def whole(monkeypatch: pytest.MonkeyPatch, parts: int = 1) -> None:
     """Cut every depth into so many parts."""
     for module in (launch_sm90, launch_pointers):
         monkeypatch.setattr(module, "parts_of", lambda *_: parts)
-    monkeypatch.setattr(
-        launch_weight_grad, "plans", lambda *_, **__: [Plan(0.0, rows, 128, parts) for rows in (64, 128)]
-    )
+
+    def plans(tiles: Sequence[Tile], *_: Any, **__: Any) -> list[Plan]:
+        """Take the widest tile within the one that other kernels of the test have."""
+        wide, long = chosen["BLOCK_N"], chosen["BLOCK_M"]
+        tile = max(tiles, key=lambda tile: (tile.rows <= long, tile.cols <= wide, tile.cols, tile.rows))
+        return [Plan(0.0, tile.rows, tile.cols, parts)]
+
+    monkeypatch.setattr(launch_weight_grad, "plans", plans)
 
 
 def serve_few(monkeypatch: pytest.MonkeyPatch) -> None:
