@@ -13,7 +13,7 @@ import pytest
 import torch
 from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
-from nojit.kernels.conv import launch, launch_sm90, launch_sums
+from nojit.kernels.conv import launch, launch_sm90, launch_sums, launch_weight_grad
 from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sums import Grad, Way
 from nojit.kernels.conv.sum_costs import COPY
@@ -125,6 +125,25 @@ def drawn(seed: int) -> tuple[Any, ...]:
     sizes = rng.randint(1, 9), channels, rng.randint(5, 70), results
     how = rng.choice((LAST, LAST, torch.contiguous_format))
     return sizes, rng.choice((1, 3, 5)), rng.choice((1, 2, 3)), groups, how
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_way_of_a_weight_gradient_has_a_kernel(seed, monkeypatch):
+    (batch, channels, side, results), taps, stride, groups, how = drawn(seed)
+    out = (side + taps // 2 * 2 - taps) // stride + 1
+    writer = RecipeWriter(image(batch, results, out, out, how=how), image(batch, channels, side, side, how=how))
+    weight, list_ways = (results, channels // groups, taps, taps), launch_weight_grad._ways
+
+    def launch_all(one: Sum, grad: torch.Tensor, x: torch.Tensor, result: torch.Tensor, maps_run: Any) -> list[Any]:
+        ways = list(list_ways(one, grad, x, result, maps_run))
+        for way in ways:
+            launch_weight_grad._launch_way(way, writer, one, grad, x, result)
+        return ways
+
+    monkeypatch.setattr(launch_weight_grad, "_ways", launch_all)
+    launch.run_weight_grad(writer, *writer.operands, weight, window(taps, stride), groups, "ieee")
+    named = [facts for name, facts in launches if name == "conv_weight_grad_sm90"]
+    assert all(is_served("conv_weight_grad_sm90", facts) for facts in named)
 
 
 @pytest.mark.parametrize("call", [convolve, differentiate])
