@@ -1,10 +1,11 @@
-"""Triton kernels of convolutions of images with few channels, stored channels-last: implicit GEMM over vectors of 8 channels.
+"""Triton kernels of convolutions with few channels, stored channels-last: implicit GEMM over vectors of 8 channels.
 
 A *tap* is a position in the weight. The K dimension of the product is all taps and, within each tap, its channels; a
 step of K may span several taps, so no lane is wasted. A lane vector of 8 channels lies in one tap, so each copy into
 shared memory takes 16 bytes. Inputs whose channels are not a multiple of 8 are first *unfolded*: `conv_unfold_kernel`
 writes, for each position of the result's width, the channels of all taps of a row of the weight, padded with zeros to a
-multiple of 8, and the weight in the same order.
+multiple of 8, and the weight in the same order. Volumes are images whose rows are those of all slices, one slice after
+the other; only the kernel with `DEEP` knows where a slice ends.
 """
 
 import triton
@@ -46,16 +47,25 @@ def conv_few_kernel(
     step_w,
     start_h,
     start_w,
+    high,
+    x_d,
+    taps_high,
+    mul_d,
+    step_d,
+    start_d,
     splits,
     width,
     has_bias,
     stride_xn,
+    stride_xd,
     stride_xh,
     stride_xw,
     stride_on,
+    stride_od,
     stride_oh,
     stride_ow,
     UNIT: tl.constexpr,
+    DEEP: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -65,9 +75,11 @@ def conv_few_kernel(
 
     Position p of the result and tap t read position ``p * mul + t * step + start``; positions outside count as 0. The
     weight is contiguous, [channels of the result, taps_h, taps_w, 8 * vectors]. Strides of x count in vectors of 8,
-    those of the result in units of `UNIT` elements. With `splits` > 1 (split-K), a program sums up one part of K and
-    writes it without the bias to `partial_ptr`, fp32 [splits, positions, width]. Grid: splits * cdiv(positions,
-    BLOCK_M) * cdiv(channels of the result, BLOCK_N).
+    those of the result in units of `UNIT` elements. With `DEEP`, x is [batch, x_d, x_h, x_w, 8 * vectors]; `out_h` and
+    `taps_h` are rows of all slices, `high` and `taps_high` those of one. Without it, nothing reads these two and the
+    params of depth. With `splits` > 1 (split-K), a program sums up one part of K and writes it without the bias to
+    `partial_ptr`, fp32 [splits, positions, width]. Grid: splits * cdiv(positions, BLOCK_M) * cdiv(channels of the
+    result, BLOCK_N).
     """
     # bmm_merge_kernel may start early: it waits for the sums itself
     if splits > 1:
@@ -86,8 +98,13 @@ def conv_few_kernel(
     line = rows // out_w
     index = (line // out_h).to(tl.int64)
     h, w = line % out_h, rows % out_w
+    x_index = index * stride_xn
+    if DEEP:
+        d, h = h // high, h % high
+        from_d = d * mul_d + start_d
+        x_index += from_d.to(tl.int64) * stride_xd
     from_h, from_w = h * mul_h + start_h, w * mul_w + start_w
-    x_ptrs = x_ptr + (index * stride_xn + from_h.to(tl.int64) * stride_xh + from_w.to(tl.int64) * stride_xw) * VECTOR
+    x_ptrs = x_ptr + (x_index + from_h.to(tl.int64) * stride_xh + from_w.to(tl.int64) * stride_xw) * VECTOR
     from_h = tl.where(in_rows, from_h, OUTSIDE)
     lanes = tl.arange(0, BLOCK_K)
     w_ptrs = w_ptr + (cols.to(tl.int64) * depth * VECTOR)[None, :] + lanes[:, None]
@@ -98,19 +115,36 @@ def conv_few_kernel(
         vector = step * (BLOCK_K // VECTOR) + lanes // VECTOR
         tap = vector // vectors
         tap_h = tap // taps_w
-        down, across = tap_h * step_h, (tap - tap_h * taps_w) * step_w
-        off = (down * stride_xh + across * stride_xw + (vector - tap * vectors)) * VECTOR + lanes % VECTOR
+        across = (tap - tap_h * taps_w) * step_w
+        tap_d = 0
+        if DEEP:
+            tap_d = tap_h // taps_high
+            tap_h -= tap_d * taps_high
+        down = tap_h * step_h
+        off = down * stride_xh + across * stride_xw + (vector - tap * vectors)
+        if DEEP:
+            off += tap_d * step_d * stride_xd
+        off = off * VECTOR + lanes % VECTOR
         there = vector < depth
         at_h = from_h[:, None] + tl.where(there, down, OUTSIDE)[None, :]
         at_w = from_w[:, None] + across[None, :]
-        x = tl.load(x_ptrs[:, None] + off[None, :], mask=_is_below(at_h, x_h) & _is_below(at_w, x_w), other=0.0)
+        inside_x = _is_below(at_h, x_h) & _is_below(at_w, x_w)
+        if DEEP:
+            inside_x &= _is_below(from_d[:, None] + (tap_d * step_d)[None, :], x_d)
+        x = tl.load(x_ptrs[:, None] + off[None, :], mask=inside_x, other=0.0)
         taken = tl.load(w_ptrs + step * BLOCK_K, mask=there[:, None] & in_cols[None, :], other=0.0)
         acc = tl.dot(x, taken, acc)
     inside = in_rows[:, None] & in_cols[None, :]
     if splits == 1:
         if has_bias != 0:
             acc += tl.load(bias_ptr + cols, mask=in_cols, other=0.0).to(tl.float32)[None, :]
-        places = (index * stride_on + h.to(tl.int64) * stride_oh + w.to(tl.int64) * stride_ow) * UNIT
+        out_index = index * stride_on
+        if DEEP:
+            # values that lived through the loop would take registers
+            line = rows // (out_w * high)
+            slices = out_h // high
+            out_index = (line // slices).to(tl.int64) * stride_on + (line % slices).to(tl.int64) * stride_od
+        places = (out_index + h.to(tl.int64) * stride_oh + w.to(tl.int64) * stride_ow) * UNIT
         tl.store((out_ptr + places)[:, None] + cols[None, :], acc.to(out_ptr.dtype.element_ty), mask=inside)
     else:
         partial_ptrs = partial_ptr + (split * m_len.to(tl.int64) + rows) * width

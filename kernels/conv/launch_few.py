@@ -1,4 +1,4 @@
-"""Launches of convolutions of images with few channels, over vectors of 8 channels: which calls, unfolding, split-K."""
+"""Launches of convolutions with few channels, over vectors of 8 channels: which calls, unfolding, split-K."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 
@@ -17,16 +17,16 @@ from nojit.kernels.conv.launch_merge import launch_merge
 from nojit.kernels.conv.launch_pointers import Sum, unused
 from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, own_form, unfold, unfolded_form
 from nojit.kernels.conv.layouts import (
-    HALF,
     copied_by_channels,
     has_adjacent_channels,
     is_described,
-    is_half_image,
+    is_half,
     merged,
     positions_of,
     strides_of,
 )
 from nojit.kernels.conv.splits import parts_of, tile_words, tiles_of
+from nojit.kernels.conv.sweeps import DIMS, PADDED_DIM
 from nojit.kernels.products.splits import padded_width
 from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor, float32
@@ -83,7 +83,7 @@ def launch_few(
         weight = copied_by_channels(writer, w) if one.is_part else weight_by_channels(writer, w)
     else:
         own = one.sweep
-        weight = new_contiguous(writer, x, (one.n_len * own.taps[1] * source.taps, source.vectors * VECTOR))
+        weight = new_contiguous(writer, x, (one.n_len * math.prod(own.taps[:2]) * source.taps, source.channels))
         x = unfold(writer, one, source, x, (w, weight))
     _launch(writer, one, source, x, weight, bias, out, tiling)
     return True
@@ -96,8 +96,8 @@ def few_form(one: Sum, x: Tensor, out: Tensor) -> VectorInput | None:
     unfolds = is_unfolded_first(one, x)
     source = unfolded_form(one) if unfolds else own_form(one, x)
     own = one.sweep
-    rows = one.batch * own.source[1] * source.width
-    if unfolds and max(rows, one.n_len * own.taps[1] * source.taps) > sweeps.LIMIT:
+    rows = one.batch * math.prod(own.source[:2]) * source.width
+    if unfolds and max(rows, one.n_len * math.prod(own.taps[:2]) * source.taps) > sweeps.LIMIT:
         return None
     return source if spans(source, one) else None
 
@@ -115,7 +115,7 @@ def is_few(one: Sum) -> bool:
 
 def is_narrow(one: Sum, x: Tensor) -> bool:
     """Return whether the kernel for few channels is faster than a matrix product, which has no narrower tiles than 64 columns."""
-    if not (is_few(one) and one.n_len <= PADDED and is_half_image(x) and one.c_len % VECTOR == 0 and is_described(x)):
+    if not (is_few(one) and one.n_len <= PADDED and is_half(x) and one.c_len % VECTOR == 0 and is_described(x)):
         return False
     # the copy of a transposed weight takes longer than a small product; the batch counts among the positions
     return not one.is_transposed or library.is_batch_invariant() or one.positions >= MANY
@@ -124,25 +124,25 @@ def is_narrow(one: Sum, x: Tensor) -> bool:
 def is_uneven(x: Tensor) -> bool:
     """Return whether the rows of x, as those of a matrix, are no multiples of 16 bytes apart, and another kernel may be faster.
 
-    Rows are the channels of a position or, by planes, the positions of a channel. Channels-last volumes have no other kernel.
+    Rows are the channels of a position or, by planes, the positions of a channel.
     """
     if x.stride(1) == 1:
         return is_unfolded(x)
-    return bool(x.element_size() == HALF and x.stride(1) % VECTOR)
+    return is_half(x) and x.stride(1) % VECTOR != 0
 
 
 def is_unfolded(x: Tensor) -> bool:
-    """Return whether x holds images of 16 bits whose channels do not fill vectors of 8, so that a copy is read in its place."""
-    return is_half_image(x) and x.shape[1] % VECTOR != 0
+    """Return whether x has 16 bits and channels that do not fill vectors of 8, so that a copy is read in its place."""
+    return is_half(x) and x.shape[1] % VECTOR != 0
 
 
 def serves_few(one: Sum, x: Tensor) -> bool:
     """Return whether the kernel for few channels can run a sum if its result is channels-last.
 
-    It runs sums over images of 16 bits, in one group, whose numbers it can hold.
+    It runs sums over inputs of 16 bits, in one group, whose numbers it can hold.
     """
     own = one.sweep
-    if one.groups > 1 or not is_half_image(x):
+    if one.groups > 1 or not is_half(x):
         return False
     if not one.positions or not one.depth or one.positions > sweeps.LIMIT:
         return False
@@ -155,10 +155,10 @@ def serves_few(one: Sum, x: Tensor) -> bool:
 
 def spans(source: VectorInput, one: Sum) -> bool:
     """Return whether offsets from tap to tap, and the weight's rows, fit the kernel's 32-bit numbers."""
-    own = one.sweep
-    down = abs(own.step[1]) * (own.taps[1] - 1) * source.strides[1]
-    across = abs(source.step) * (source.taps - 1) * source.strides[2]
-    return max(*source.strides[1:], down + across, own.taps[1] * source.taps * source.vectors) * VECTOR < FAR
+    its = source.over(one).sweep
+    steps = zip(its.step, its.taps, source.strides[1:], strict=True)
+    reach = sum(abs(step) * (taps - 1) * stride for step, taps, stride in steps)
+    return max(*source.strides[1:], reach, math.prod(its.taps) * source.vectors) * VECTOR < FAR
 
 
 def weight_by_channels(writer: RecipeWriter, w: Tensor) -> Tensor:
@@ -170,17 +170,20 @@ def weight_by_channels(writer: RecipeWriter, w: Tensor) -> Tensor:
 
 
 def is_dense_by_channels(w: Tensor) -> bool:
-    """Return whether the weight of an image is aligned, and channels-last without gaps."""
-    _, channels, *taps = w.shape
-    dense = (channels * math.prod(taps), 1, channels * taps[1], channels)
-    return w.data_ptr() % MAP_BYTES == 0 and all(
-        size == 1 or stride == right for size, stride, right in zip(w.shape, w.stride(), dense, strict=True)
-    )
+    """Return whether a weight is aligned, and channels-last without gaps."""
+    if w.data_ptr() % MAP_BYTES:
+        return False
+    right = 1
+    for dim in (1, *range(w.dim() - 1, 1, -1), 0):
+        if w.shape[dim] != 1 and w.stride(dim) != right:
+            return False
+        right *= w.shape[dim]
+    return True
 
 
 def few_depth(one: Sum, source: VectorInput) -> int:
     """Return the depth of a sum over an input in the form `source`, padding included."""
-    return one.sweep.taps[1] * source.taps * source.channels
+    return math.prod(source.over(one).sweep.taps) * source.channels
 
 
 def few_unit(one: Sum, out: Tensor) -> int:
@@ -202,7 +205,7 @@ def _launch(
 
     `writer`: allocates and launches, and records both for replays.
     """
-    own = one.sweep
+    own, its = one.sweep, source.over(one).sweep
     splits, partial = 1 if tiling is None else tiling.parts, None
     pixel = merged(positions_of(out), strides_of(out)[2:])
     # split-K rounds differently
@@ -211,7 +214,7 @@ def _launch(
     if splits > 1:
         partial = new_contiguous(writer, x, (splits, one.positions, padded_width(one.n_len)), float32)
     unit = few_unit(one, out)
-    outer, channel, _, row, position = strides_of(out)
+    outer, channel, *inner = strides_of(out)
     writer.launch(
         "conv_few",
         x_ptr=x,
@@ -222,18 +225,21 @@ def _launch(
         batch=one.batch,
         vectors=source.vectors,
         units=one.n_len // unit,
-        **named("out_", "hw", own.out[1:]),
-        **named("x_", "hw", (own.source[1], source.width)),
-        **named("taps_", "hw", (own.taps[1], source.taps)),
-        **named("mul_", "hw", (own.mul[1], source.mul)),
-        **named("step_", "hw", (own.step[1], source.step)),
-        **named("start_", "hw", (own.start[1], source.start)),
+        **named("out_", "hw", (math.prod(own.out[:2]), own.out[2])),
+        **named("x_", DIMS, its.source),
+        **named("taps_", "hw", (math.prod(its.taps[:2]), its.taps[2])),
+        **named("mul_", DIMS, its.mul),
+        **named("step_", DIMS, its.step),
+        **named("start_", DIMS, its.start),
+        high=own.out[1],
+        taps_high=its.taps[1],
         splits=splits,
         width=padded_width(one.n_len),
         has_bias=int(bias is not None and splits == 1),
-        **named("stride_x", "nhw", source.strides),
-        **named("stride_o", "nhw", (outer // unit, row // unit, position // unit)),
+        **named("stride_x", "ndhw", source.strides),
+        **named("stride_o", "ndhw", [stride // unit for stride in (outer, *inner)]),
         UNIT=unit,
+        DEEP=out.dim() > PADDED_DIM + 2,
         **tile_words(None if tiling is None else tiling[:2]),
     )
     if partial is not None:

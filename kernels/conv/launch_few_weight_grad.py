@@ -48,7 +48,7 @@ def runs_few_weight_grad(one: Sum, source: VectorInput, grad: Tensor, out: Tenso
     outer, _, _, row, pixel = strides_of(grad)
     # offsets within a box
     within_grad = (count - 1) * outer + (high - 1) * row + (wide - 1) * pixel
-    x_outer, x_row, x_pixel = source.strides
+    x_outer, _, x_row, x_pixel = source.strides
     within_x = (count - 1) * x_outer + (high - 1) * own.mul[1] * x_row + (wide - 1) * source.mul * x_pixel
     # the first row and column of a box
     far = max(own.source[1], own.out[1] * own.mul[1]) * x_row + max(source.width, own.out[2] * source.mul) * x_pixel
@@ -104,7 +104,7 @@ def launch_few_weight_grad(
         **named("box_", "hw", boxes.sizes[2:]),
         splits=parts,
         **named("stride_g", "nhw", (grad_outer, grad_row, grad_pixel)),
-        **named("stride_x", "nhw", source.strides),
+        **named("stride_x", "nhw", (source.strides[0], *source.strides[2:])),
         BLOCK_M=tiling.rows,
         BLOCK_N=tiling.cols,
     )

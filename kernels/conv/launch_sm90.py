@@ -20,7 +20,7 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, Described, processors, ta
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_merge import launch_merge
 from nojit.kernels.conv.launch_pointers import Sum
-from nojit.kernels.conv.layouts import copied_by_channels, is_described, is_half_image, merged, positions_of, strides_of
+from nojit.kernels.conv.layouts import copied_by_channels, is_described, merged, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of, tile_words
 from nojit.kernels.conv.sweeps import DIMS
 from nojit.kernels.products.splits import padded_width
@@ -59,8 +59,6 @@ STEP: Final = 8
 """The largest element stride of a TMA descriptor."""
 USED: Final = 0.6
 """The least fraction of copied channels that must exist for sums by the sm_90 kernels; below it, other kernels waste less."""
-USED_OF_VOLUMES: Final = 1 / 32
-"""The least fraction of products of a volume that must be useful."""
 SHARED_TAPS: Final = 3
 """The height of weights for which the halo kernel, which copies input rows once for several taps, is built."""
 STRIP: Final = 2
@@ -140,20 +138,12 @@ def fits(one: Sum, x: Tensor, maps_run: MapsRun | None = None, used: float = 0.0
 def serves_channels(one: Sum, x: Tensor) -> bool:
     """Return whether the sm_90 kernels run a sum as soon as all operands are channels-last."""
     unit = MAP_BYTES // x.element_size()
-    return one.c_len % unit == one.n_len % unit == 0 and fits(one, x, used=least_share(one, x))
+    return one.c_len % unit == one.n_len % unit == 0 and fits(one, x, used=least_share(one))
 
 
-def least_share(one: Sum, x: Tensor) -> float:
-    """Return the least fraction of copied channels that must exist: any if only the kernel that reads single elements runs the rest.
-
-    That is so for parts, and for volumes with enough useful products.
-    """
-    if one.is_part:
-        return 0.0
-    if is_half_image(x):
-        return USED
-    # 8 to 8 channels: 63 of 64 products would be padding, which takes longer than to read single elements
-    return 0.0 if filled(one.c_len) * filled(one.n_len) >= USED_OF_VOLUMES else 1.0
+def least_share(one: Sum) -> float:
+    """Return the least fraction of copied channels that must exist: any for parts, whose other kernels need a copy of the weight."""
+    return 0.0 if one.is_part else USED
 
 
 def filled(channels: int) -> float:
@@ -294,7 +284,7 @@ def launch_mapped(
     `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
     kernels run on a device, or None for `takes_maps`.
     """
-    if not runs_mapped(one, x, w, out, maps_run, least_share(one, x)):
+    if not runs_mapped(one, x, w, out, maps_run, least_share(one)):
         return False
     count, boxes = processors(x), result_boxes(one)
     strips = strips_of(one, boxes.rows, count) if sharing else None

@@ -170,7 +170,7 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, limit: Limit | None = N
     if one.sweep.is_pointwise and one.groups == 1 and not one.is_part and is_described(x) and is_described(out):
         yield _product(one, x, moved)
     source = few_form(one, x, out)
-    if runs_mapped(one, x, w, out, takes_maps, least_share(one, x) if source is None else 0.0):
+    if runs_mapped(one, x, w, out, takes_maps, least_share(one) if source is None else 0.0):
         yield from _mapped(one, x, w, moved, limit, divided=divided)
     if source is not None:
         yield from _few(one, source, x, w, few_unit(one, out), moved, limit, divided=divided)
@@ -249,7 +249,7 @@ def _few(
     """List the ways of the kernel for few channels, which reads an input in the form `source`."""
     more = 0.0
     if is_unfolded_first(one, x):
-        more = unfolding(moving(one.batch * one.sweep.source[1] * source.width * source.channels, ELEMENT_BYTES))
+        more = unfolding(moving(source.copied_bytes(one), 1))
     elif one.is_part or not is_dense_by_channels(w.transpose(0, 1) if one.is_transposed else w):
         more = COPY
     sizes, count, straddles = (1, one.positions, one.n_len, few_depth(one, source)), processors(x), _straddles(one)

@@ -1,14 +1,16 @@
-"""Launches of the kernel that unfolds images: a copy whose rows of channels are multiples of 16 bytes, also of several taps."""
+"""Launches of the kernel that unfolds inputs: a copy whose rows of channels are multiples of 16 bytes, also of several taps."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.conv.launch_pointers import Sum
-from nojit.kernels.conv.layouts import strides_of
+from nojit.kernels.conv.layouts import HALF, copied_by_channels, merged, positions_of, strides_of
+from nojit.kernels.conv.sweeps import Sweep
 from torch import Tensor
 
 __all__ = ["VECTOR", "VectorInput", "own_form", "unfold", "unfolded_form"]
@@ -25,9 +27,9 @@ class VectorInput(NamedTuple):
     vectors: int
     """Vectors of a position."""
     width: int
-    """Positions in a row of the image."""
-    strides: tuple[int, int, int]
-    """Distances of images, rows and positions, in vectors."""
+    """Positions in a row of the input."""
+    strides: tuple[int, int, int, int]
+    """Distances of images (volumes), slices, rows and positions, in vectors."""
     taps: int
     """Taps of a row of the weight."""
     mul: int
@@ -42,28 +44,32 @@ class VectorInput(NamedTuple):
         """Channels of a position, padding included."""
         return self.vectors * VECTOR
 
+    def copied_bytes(self, one: Sum) -> int:
+        """Return the number of bytes of an unfolded input of `one`."""
+        return one.batch * self.strides[0] * VECTOR * HALF
+
     def over(self, one: Sum) -> Sum:
-        """Return the sum `one` over an image in this form."""
+        """Return the sum `one` over an input in this form."""
         own = one.sweep
         sweep = replace(
             own,
-            source=(1, own.source[1], self.width),
-            taps=(1, own.taps[1], self.taps),
-            mul=(1, own.mul[1], self.mul),
-            step=(1, own.step[1], self.step),
-            start=(0, own.start[1], self.start),
+            source=(*own.source[:2], self.width),
+            taps=(*own.taps[:2], self.taps),
+            mul=(*own.mul[:2], self.mul),
+            step=(*own.step[:2], self.step),
+            start=(*own.start[:2], self.start),
         )
         return replace(one, c_len=self.channels, sweep=sweep)
 
 
 def own_form(one: Sum, x: Tensor) -> VectorInput:
-    """Return the form of an image x whose channels fill vectors, as it is."""
+    """Return the form of an input x whose channels fill vectors, as it is."""
     own = one.sweep
-    outer, _, _, row, pixel = (stride // VECTOR for stride in strides_of(x))
+    outer, _, *inner = (stride // VECTOR for stride in strides_of(x))
     return VectorInput(
         vectors=one.c_len // VECTOR,
         width=own.source[2],
-        strides=(outer, row, pixel),
+        strides=(outer, inner[0], inner[1], inner[2]),
         taps=own.taps[2],
         mul=own.mul[2],
         step=own.step[2],
@@ -84,18 +90,34 @@ def unfolded_form(one: Sum, padded: int = VECTOR) -> VectorInput:
     each, all_taps = (-(-count // VECTOR) for count in (one.c_len, one.c_len * taps))
     alone, joined = (-(-vectors * VECTOR // padded) for vectors in (each, all_taps))
     if taps == 1 or joined <= GAIN * taps * alone:
-        width = own.out[2]
-        strides = (own.source[1] * width * all_taps, width * all_taps, all_taps)
-        return VectorInput(all_taps, width, strides, taps=1, mul=1, step=1, start=0, together=taps)
-    width = own.source[2]
-    strides = (own.source[1] * width * each, width * each, each)
-    return VectorInput(each, width, strides, taps, own.mul[2], own.step[2], own.start[2], together=1)
+        strides = _strides(own, own.out[2], all_taps)
+        return VectorInput(all_taps, own.out[2], strides, taps=1, mul=1, step=1, start=0, together=taps)
+    strides = _strides(own, own.source[2], each)
+    return VectorInput(each, own.source[2], strides, taps, own.mul[2], own.step[2], own.start[2], together=1)
+
+
+def _strides(own: Sweep, width: int, vectors: int) -> tuple[int, int, int, int]:
+    """Return the distances of images, slices, rows and positions in an unfolded copy, given the positions of a row."""
+    row = width * vectors
+    return own.source[0] * own.source[1] * row, own.source[1] * row, row, vectors
+
+
+def _as_image(writer: RecipeWriter, value: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
+    """Return `value` and its strides by image, channel, row of any slice, and position; a copy if slices have gaps between them.
+
+    `writer`: allocates, and records that for replays.
+    """
+    row = merged(positions_of(value)[:2], strides_of(value)[2:4])
+    if row is None:
+        return _as_image(writer, copied_by_channels(writer, value))
+    outer, channel, *_, pixel = strides_of(value)
+    return value, (outer, channel, row, pixel)
 
 
 def unfold(
     writer: RecipeWriter, one: Sum, source: VectorInput, x: Tensor, weights: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
-    """Launch the kernel that copies an image x [N, C, H, W] to [N, H, positions, 8 * vectors], padded with zeros.
+    """Launch the kernel that copies x [N, C, ..., W] to [N, ..., positions, 8 * vectors], padded with zeros.
 
     Args:
         writer: allocates and launches, and records both for replays.
@@ -105,11 +127,11 @@ def unfold(
         weights: the weight, and a tensor for it in the same order of channels; None for no weight.
     """
     own = one.sweep
-    unfolded = new_contiguous(writer, x, (one.batch, own.source[1], source.width, source.vectors * VECTOR))
+    high, taps = math.prod(own.source[:2]), math.prod(own.taps[:2])
+    unfolded = new_contiguous(writer, x, (one.batch, high, source.width, source.vectors * VECTOR))
     w, copy = weights or (x, unfolded)
+    (x, x_strides), (w, w_strides) = _as_image(writer, x), _as_image(writer, w)
     joins = source.taps == 1
-    outer, channel, _, row, pixel = strides_of(x)
-    w_outer, w_channel, _, w_row, w_pixel = strides_of(w)
     writer.launch(
         "conv_unfold",
         x_ptr=x,
@@ -119,15 +141,15 @@ def unfold(
         batch=one.batch,
         channels=one.c_len,
         results=one.n_len if weights else 0,
-        **named("x_", "hw", own.source[1:]),
+        **named("x_", "hw", (high, own.source[2])),
         out_w=source.width,
-        **named("taps_", "hw", own.taps[1:]),
+        **named("taps_", "hw", (taps, own.taps[2])),
         together=source.together,
         vectors=source.vectors,
         mul_w=own.mul[2] if joins else 1,
         step_w=own.step[2] if joins else 1,
         start_w=own.start[2] if joins else 0,
-        **named("stride_x", "nchw", (outer, channel, row, pixel)),
-        **named("stride_w", "nchw", (w_outer, w_channel, w_row, w_pixel)),
+        **named("stride_x", "nchw", x_strides),
+        **named("stride_w", "nchw", w_strides),
     )
     return unfolded

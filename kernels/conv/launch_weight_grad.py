@@ -100,7 +100,7 @@ def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | No
         yield from _few(one, own_form(one, x), grad, out, unfolds=False)
     for padded in (VECTOR, ROWS):
         source = unfolded_form(one, padded)
-        if (source.together == 1 and as_it_is) or _copied(one, source) > (COPY_BYTES if as_it_is else math.inf):
+        if (source.together == 1 and as_it_is) or source.copied_bytes(one) > (COPY_BYTES if as_it_is else math.inf):
             continue
         if max(one.batch * one.sweep.source[1] * source.width, out.numel()) > sweeps.LIMIT:
             continue
@@ -111,18 +111,14 @@ def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | No
             yield from _mapped(one, source.over(one), source, grad, unfolds=True)
 
 
-def _copied(one: Sum, source: VectorInput) -> int:
-    """Return the number of bytes of an unfolded image."""
-    return one.batch * one.sweep.source[1] * source.width * source.channels * 2
-
-
 def _moved(one: Sum, grad: Tensor, source: VectorInput | None, *, unfolds: bool) -> tuple[float, float]:
     """Return the time to move operands and result once, and the time to unfold and to put the result in order."""
     read = one.batch * one.groups * one.c_len * math.prod(one.sweep.source)
     written = one.groups * one.n_len * one.depth
     moved = moving(grad.numel() + read + written, grad.element_size())
-    more = unfolding(moving(_copied(one, source), 1)) + REORDERED * written if source is not None and unfolds else 0.0
-    return moved, more
+    if source is None or not unfolds:
+        return moved, 0.0
+    return moved, unfolding(moving(source.copied_bytes(one), 1)) + REORDERED * written
 
 
 def _work(rows: int, cols: int, boxes: int, moved: float, processors: int) -> Work:

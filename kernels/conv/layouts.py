@@ -21,6 +21,7 @@ __all__ = [
     "has_adjacent_channels",
     "is_by_channels",
     "is_described",
+    "is_half",
     "is_half_image",
     "merged",
     "new_like",
@@ -60,9 +61,14 @@ def has_adjacent_channels(value: Tensor) -> bool:
     return bool(value.stride(1) == 1) or value.shape[1] == 1
 
 
+def is_half(value: Tensor) -> bool:
+    """Return whether the elements of `value` have 16 bits."""
+    return bool(value.element_size() == HALF)
+
+
 def is_half_image(value: Tensor) -> bool:
     """Return whether `value` holds images, [N, C, H, W], of 16 bits."""
-    return bool(value.element_size() == HALF and value.dim() == PADDED_DIM + 2)
+    return is_half(value) and value.dim() == PADDED_DIM + 2
 
 
 def copied_by_channels(writer: RecipeWriter, value: Tensor) -> Tensor:

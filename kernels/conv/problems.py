@@ -36,7 +36,7 @@ _OVER_MAPS: Final = ("BLOCK_M", "BLOCK_N", "GROUP", "STAGES")
 _OVER_POINTERS: Final = Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PRECISION",), ("WHOLE",))
 ROLES: Final[Mapping[str, Roles]] = {
     "conv": _OVER_POINTERS,
-    "conv_few": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT",)),
+    "conv_few": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT", "DEEP")),
     "conv_few_grad": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT",)),
     "conv_unfold": Roles(("BLOCK", "LANES"), (), ()),
     "conv_planes": Roles(("ROWS", "COLS"), (), ()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -440,6 +440,11 @@ def launched() -> Iterator[list[str]]:
         yield names
 
 
+def of(shape: Sequence[int]) -> Any:
+    """Return the operator for inputs of a shape."""
+    return conv3d if len(shape) == 5 else conv2d
+
+
 FEW = {
     "eights": ((2, 8, 9, 10), 24, (3, 3), {"padding": 1}),
     "a step of several taps and a part": ((1, 24, 7, 6), 40, (5, 5), {"padding": 2}),
@@ -453,6 +458,17 @@ FEW = {
     "many padded channels": ((1, 37, 6, 6), 8, (2, 3), {"padding": (0, 1), "dilation": (1, 2)}),
     "points": ((2, 3, 6, 7), 8, (1, 1), {}),
     "points apart": ((2, 3, 6, 7), 8, (1, 1), {"stride": 2}),
+    "volume": ((2, 8, 4, 5, 6), 24, (3, 3, 3), {"padding": 1}),
+    "volume, steps": (
+        (1, 16, 7, 6, 8),
+        8,
+        (3, 2, 3),
+        {"padding": (2, 0, 1), "stride": (2, 1, 3), "dilation": (2, 1, 1)},
+    ),
+    "volume, stem": ((2, 3, 5, 9, 8), 16, (3, 3, 3), {"padding": 1, "stride": (1, 2, 2)}),
+    "volume, odd results": ((1, 12, 4, 5, 6), 5, (2, 3, 2), {"padding": (0, 1, 1), "stride": 2}),
+    "volume, points": ((1, 3, 5, 4, 5), 8, (1, 1, 1), {}),
+    "volume, points apart": ((2, 3, 5, 4, 5), 8, (1, 1, 1), {"stride": 2}),
 }
 
 
@@ -460,7 +476,7 @@ FEW = {
 @pytest.mark.parametrize("case", FEW.values(), ids=FEW.keys())
 def test_few_channels(case, dtype, launched):
     shape, channels, taps, words = case
-    check(conv2d, few(shape, channels, taps, dtype, "channels"), gradients=False, **words)
+    check(of(shape), few(shape, channels, taps, dtype, "channels"), gradients=False, **words)
     assert launched[-1] == "conv_few"
     assert ("conv_unfold" in launched) == (shape[1] % 8 != 0)
 
@@ -468,14 +484,14 @@ def test_few_channels(case, dtype, launched):
 @pytest.mark.parametrize("case", FEW.values(), ids=FEW.keys())
 def test_gradients_of_few_channels(case, launched):
     shape, channels, taps, words = case
-    check(conv2d, few(shape, channels, taps, torch.bfloat16, "channels"), **words)
+    check(of(shape), few(shape, channels, taps, torch.bfloat16, "channels"), **words)
     assert "conv" not in launched
 
 
-@pytest.mark.parametrize("shape", [(1, 16, 6, 7), (1, 3, 6, 7)])
+@pytest.mark.parametrize("shape", [(1, 16, 6, 7), (1, 3, 6, 7), (2, 3, 4, 5, 6)])
 def test_parts_of_few_channels(shape, launched, monkeypatch):
     monkeypatch.setattr(launch_few, "parts_of", lambda *_: 3)
-    check(conv2d, few(shape, 12, (5, 5), torch.float16, "channels"), gradients=False, padding=2)
+    check(of(shape), few(shape, 12, (5,) * len(shape[2:]), torch.float16, "channels"), gradients=False, padding=2)
     assert launched[-2:] == ["conv_few", "bmm_merge"]
 
 
@@ -642,13 +658,21 @@ def test_other_input_gradients_of_few_channels_run_on_other_kernels(shape, chann
     assert "conv_few_grad" not in launched
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 9, 8), (2, 3, 5, 6, 7)])
 @pytest.mark.parametrize("how", ["planes", "offset", "gaps"])
-def test_few_channels_of_any_layout(how, launched):
-    x, w, bias = operands((2, 3, 9, 8), 16, (3, 3))
+def test_few_channels_of_any_layout(how, shape, launched):
+    x, w, bias = operands(shape, 16, (3,) * len(shape[2:]))
     x, w, bias = x.half(), laid_out(w.half(), "channels"), bias.half()
-    result = check(conv2d, [laid_out(x, how), w, bias], gradients=False, padding=1, stride=2)
-    assert torch.equal(result, conv2d(laid_out(x, "channels"), w.contiguous(), bias, padding=1, stride=2))
+    result = check(of(shape), [laid_out(x, how), w, bias], gradients=False, padding=1, stride=2)
+    assert torch.equal(result, of(shape)(laid_out(x, "channels"), w.contiguous(), bias, padding=1, stride=2))
     assert launched == ["conv_unfold", "conv_few"], "each asked for once"
+
+
+def test_volumes_whose_slices_have_gaps_are_copied_before_they_are_unfolded(launched):
+    x, w, bias = few((2, 3, 4, 5, 6), 16, (3, 3, 3), torch.float16, "channels")
+    wide, tall = torch.cat([x, x], dim=3)[:, :, :, :5], torch.cat([w, w], dim=3)[:, :, :, :3]
+    assert torch.equal(conv3d(wide, tall, bias, padding=1), conv3d(x, w, bias, padding=1))
+    assert launched == ["conv_unfold", "conv_few"]
 
 
 @pytest.mark.parametrize(("shape", "channels"), [((2, 70, 9, 8), 24), ((1, 16, 5, 13), 66), ((3, 24, 70, 1), 8)])
@@ -688,7 +712,7 @@ def test_operands_by_planes_run_without_the_kernel_that_copies_them(launched, mo
 
 
 def test_points_of_volumes_by_planes_are_products_on_any_gpu(launched):
-    values = [value.half() for value in operands((2, 24, 3, 5, 3), 40, (1, 1, 1))]
+    values = [value.half() for value in operands((2, 24, 4, 5, 2), 40, (1, 1, 1))]
     check(conv3d, values, gradients=False)
     assert launched == ["bmm"]
 

@@ -69,8 +69,9 @@ def test_profiles_stay_affordable(arch):
     full = sum(len(expand(name, arch).variants) for name in KERNELS)
     assert 60 <= core <= 200
     # sm_90 has kernels of its own, and configs that were tuned: 84 variants are tiles of int4 products. Of each, 105 are rotary
-    # embeddings, 36 grouped products, 22 weight gradients of few channels, 12 copies of convolutions' operands
-    assert 400 <= full <= (5150 if arch == "sm_90" else 3800)
+    # embeddings, 36 grouped products, 22 weight gradients of few channels, 12 copies of convolutions' operands, 14 volumes of
+    # few channels
+    assert 400 <= full <= (5165 if arch == "sm_90" else 3800)
 
 
 @pytest.mark.parametrize("name", KERNELS)
