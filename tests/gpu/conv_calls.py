@@ -219,11 +219,17 @@ _FEW_GRADS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
 )
 
 
-# volumes of few channels: nearly all padding for maps, and not
-_FEW_VOLUMES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = tuple(
-    ((2, channels, results, 5, 18, 19), 3, {"padding": 1, "stride": stride})
-    for channels, results in ((8, 8), (16, 32))
-    for stride in (1, 2)
+# volumes of few channels: as they are, and unfolded by rows and by positions; points
+_FEW_VOLUMES: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
+    *(
+        ((2, channels, results, 5, 18, 19), 3, {"padding": 1, "stride": stride})
+        for channels, results in ((8, 8), (16, 32), (3, 64), (12, 20), (70, 24), (344, 24), (64, 8))
+        for stride in (1, 2)
+    ),
+    ((2, 3, 40, 6, 20, 21), 1, {}),
+    ((2, 3, 40, 6, 20, 21), 1, {"stride": 2}),
+    ((2, 16, 40, 9, 20, 21), 2, {"padding": (2, 1, 0), "stride": (1, 3, 2), "dilation": (3, 1, 1)}),
+    ((2, 3, 40, 9, 20, 21), 3, {"padding": (2, 1, 2), "stride": (2, 1, 1), "dilation": (1, 1, 2)}),
 )
 
 
@@ -237,13 +243,19 @@ _GROUPS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = tuple(
 
 def _copied() -> Iterator[Case]:
     """List cases by planes whose operands are copied where that is faster."""
-    for dtype, (sizes, taps, words) in itertools.product(_HALVES, _PLANES):
+    for dtype, (sizes, taps, words) in itertools.product(_HALVES, (*_PLANES, *_FEW_VOLUMES)):
         yield Case(dtype, sizes, taps, words, channels=False, copied=True)
 
 
 def _kinds() -> Iterator[tuple[torch.dtype, bool]]:
     yield from ((dtype, False) for dtype in (*_HALVES, torch.float32))
     yield torch.float32, True
+
+
+def _in_two_groups(dtype: torch.dtype, sizes: tuple[int, ...], **words: Any) -> Case:
+    """Return a case of two groups, each with the channels and results of `sizes`."""
+    batch, channels, results, *positions = sizes
+    return Case(dtype, (batch, 2 * channels, 2 * results, *positions), 3, {"padding": 1, "groups": 2}, **words)
 
 
 def cases() -> Iterator[Case]:
@@ -258,10 +270,11 @@ def cases() -> Iterator[Case]:
             yield Case(dtype, WHOLE, channels=channels, tf32=tf32, maps=maps, biased=False)
         for sizes in _MIXED:
             yield Case(dtype, sizes, tf32=tf32, maps=False)
-            # images of 16 bits would run on vectors of channels, volumes do not
             yield Case(dtype, (*sizes[:3], 3, *sizes[3:]), tf32=tf32, maps=False)
             yield Case(dtype, sizes, tf32=tf32, offset=1)
-            yield Case(dtype, (*sizes[:3], 3, *sizes[3:]), tf32=tf32, offset=1)
+            # one group of 16 bits would run on vectors of channels
+            yield _in_two_groups(dtype, sizes, tf32=tf32, maps=False)
+            yield _in_two_groups(dtype, sizes, tf32=tf32, offset=1)
         yield from (Case(dtype, sizes, tf32=tf32, channels=False) for sizes in (*_MIXED, *_PLANAR))
         for offset in (1, 3):
             yield Case(dtype, NARROW, tf32=tf32, offset=offset)
@@ -297,7 +310,9 @@ def _weight_cases() -> Iterator[Case]:
 
 def _estimated() -> Iterator[Case]:
     """List cases that run as estimated times choose."""
-    for dtype, (sizes, taps, words) in itertools.product(_HALVES, (*_FEW_GRADS, *_WINDOWS, *_SHARED, *_GROUPS)):
+    for dtype, (sizes, taps, words) in itertools.product(
+        _HALVES, (*_FEW_GRADS, *_WINDOWS, *_SHARED, *_FEW_VOLUMES, *_GROUPS)
+    ):
         yield Case(dtype, sizes, taps, words, estimated=True)
     for dtype, parts in itertools.product(_HALVES, (1, 3)):
         yield Case(dtype, (4, 128, 192, 28, 28), parts=parts, estimated=True)
@@ -314,10 +329,12 @@ def gradient_cases() -> Iterator[Case]:
         # results and channels the other way round: it is the gradient of the input that these are for
         for batch, channels, results, *positions in (*_MIXED, (8, 64, 128, 60, 52)):
             yield Case(dtype, (batch, results, channels, *positions), tf32=tf32, maps=False)
-            # images of 16 bits would run on vectors of channels, volumes do not
             yield Case(dtype, (batch, results, channels, 3, *positions), tf32=tf32, maps=False)
+            # one group of 16 bits would run on vectors of channels
+            yield _in_two_groups(dtype, (batch, results, channels, *positions), tf32=tf32, maps=False)
         yield Case(dtype, RAGGED, tf32=tf32, offset=1)
         yield Case(dtype, (*RAGGED[:3], 3, *RAGGED[3:]), tf32=tf32, offset=1)
+        yield _in_two_groups(dtype, RAGGED, tf32=tf32, offset=1)
         # parts of so few tiles that rules take no wide ones
         yield Case(dtype, (1, 128, 192, 14, 14), tf32=tf32, parts=3)
         for parts in (1, 3):
