@@ -10,13 +10,15 @@ from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.layouts import HALF, copied_by_channels, merged, positions_of, strides_of
-from nojit.kernels.conv.sweeps import Sweep
+from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep
 from torch import Tensor
 
-__all__ = ["VECTOR", "VectorInput", "own_form", "unfold", "unfolded_form"]
+__all__ = ["COPY_BYTES", "VECTOR", "VectorInput", "own_form", "unfold", "unfolded_form"]
 
 VECTOR: Final = 8
 """Channels per copy of the kernels: 16 bytes."""
+COPY_BYTES: Final = 1 << 30
+"""The most bytes of an unfolded copy where there is a choice: convolutions take the batch in parts, weight gradients the input as it is."""
 GAIN: Final = 0.75
 """Taps of a row are unfolded together if that shortens K to at most this fraction."""
 
@@ -115,7 +117,13 @@ def _as_image(writer: RecipeWriter, value: Tensor) -> tuple[Tensor, tuple[int, i
 
 
 def unfold(
-    writer: RecipeWriter, one: Sum, source: VectorInput, x: Tensor, weights: tuple[Tensor, Tensor] | None = None
+    writer: RecipeWriter,
+    one: Sum,
+    source: VectorInput,
+    x: Tensor,
+    weights: tuple[Tensor, Tensor] | None = None,
+    *,
+    copy: Tensor | None = None,
 ) -> Tensor:
     """Launch the kernel that copies x [N, C, ..., W] to [N, ..., positions, 8 * vectors], padded with zeros.
 
@@ -125,19 +133,22 @@ def unfold(
         source: the result of `unfolded_form`.
         x: the input, of any strides.
         weights: the weight, and a tensor for it in the same order of channels; None for no weight.
+        copy: a result for at least as large a batch, to write again; None allocates one.
     """
     own = one.sweep
     high, taps = math.prod(own.source[:2]), math.prod(own.taps[:2])
-    unfolded = new_contiguous(writer, x, (one.batch, high, source.width, source.vectors * VECTOR))
-    w, copy = weights or (x, unfolded)
+    if copy is None:
+        lines = own.source[:2] if x.dim() > PADDED_DIM + 2 else own.source[1:2]
+        copy = new_contiguous(writer, x, (one.batch, *lines, source.width, source.channels))
+    w, w_copy = weights or (x, copy)
     (x, x_strides), (w, w_strides) = _as_image(writer, x), _as_image(writer, w)
     joins = source.taps == 1
     writer.launch(
         "conv_unfold",
         x_ptr=x,
         w_ptr=w,
-        x_out_ptr=unfolded,
-        w_out_ptr=copy,
+        x_out_ptr=copy,
+        w_out_ptr=w_copy,
         batch=one.batch,
         channels=one.c_len,
         results=one.n_len if weights else 0,
@@ -152,4 +163,4 @@ def unfold(
         **named("stride_x", "nchw", x_strides),
         **named("stride_w", "nchw", w_strides),
     )
-    return unfolded
+    return copy

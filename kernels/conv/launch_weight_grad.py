@@ -21,7 +21,7 @@ from nojit.kernels.conv.launch_sm90_weight_grad import (
     launch_mapped_weight_grad,
     runs_mapped_weight_grad,
 )
-from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, own_form, unfold, unfolded_form
+from nojit.kernels.conv.launch_unfold import COPY_BYTES, VECTOR, VectorInput, own_form, unfold, unfolded_form
 from nojit.kernels.conv.layouts import is_described, is_half_image
 from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
 from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED, REORDERED
@@ -29,9 +29,6 @@ from nojit.kernels.products.tile_costs import Tiling, Work
 from torch import Tensor
 
 __all__ = ["launch_fast_weight_grad"]
-
-COPY_BYTES: Final = 1 << 30
-"""The most bytes of an unfolded input that a kernel could read as it is."""
 
 TILE: Final = 128
 MOST_PARTS: Final = 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -666,6 +667,24 @@ def test_few_channels_of_any_layout(how, shape, launched):
     result = check(of(shape), [laid_out(x, how), w, bias], gradients=False, padding=1, stride=2)
     assert torch.equal(result, of(shape)(laid_out(x, "channels"), w.contiguous(), bias, padding=1, stride=2))
     assert launched == ["conv_unfold", "conv_few"], "each asked for once"
+
+
+@pytest.mark.parametrize("shape", [(5, 3, 9, 8), (5, 3, 4, 6, 7)])
+def test_a_batch_whose_copy_would_be_large_is_unfolded_in_parts(shape, monkeypatch):
+    monkeypatch.setattr(launch_few, "parts_of", lambda *_: 1)
+    monkeypatch.setattr(launch_few, "COPY_BYTES", 2 * math.prod(shape[2:]) * 16 * 2 + 1)
+    unfold, copies = launch_few.unfold, []
+
+    def note(*args: Any, **named: Any) -> Tensor:
+        copies.append(unfold(*args, **named))
+        return copies[-1]
+
+    monkeypatch.setattr(launch_few, "unfold", note)
+    values = few(shape, 16, (3,) * len(shape[2:]), torch.float16, "planes")
+    first = check(of(shape), values, gradients=False, padding=1)
+    assert len(copies) == 3
+    assert all(copy is copies[0] for copy in copies)
+    assert torch.equal(of(shape)(*values, padding=1), first), "replayed"
 
 
 def test_volumes_whose_slices_have_gaps_are_copied_before_they_are_unfolded(launched):
