@@ -15,7 +15,7 @@ from nojit.kernels.conv.launch_merge import MERGE, merge_rows, merge_taps
 from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sm90 import Boxes, boxes_of
 from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput
-from nojit.kernels.conv.layouts import is_described, strides_of
+from nojit.kernels.conv.layouts import is_described, is_half_image, strides_of
 from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor, float32
 
@@ -39,7 +39,9 @@ def runs_few_weight_grad(one: Sum, source: VectorInput, grad: Tensor, out: Tenso
 
     A gradient in another order than the kernel's needs the kernel that merges taps, too.
     """
-    if not (serves_few(one, grad) and one.n_len % VECTOR == 0 and is_described(grad) and library.has(KERNEL)):
+    if not (is_half_image(grad) and serves_few(one, grad) and one.n_len % VECTOR == 0 and is_described(grad)):
+        return False
+    if not library.has(KERNEL):
         return False
     if not (_is_in_order(one, source, out) or library.has(MERGE)):
         return False

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
 from nojit.kernels import library
 from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.strides import named
+from nojit.kernels.conv.layouts import merged, positions_of, strides_of
 from torch import Tensor
 
 __all__ = ["MERGE", "launch_merge", "merge_rows", "merge_taps"]
@@ -79,7 +81,10 @@ def merge_taps(writer: RecipeWriter, partial: Tensor, out: Tensor, together: int
         together: number of neighbouring taps whose channels follow one another.
         wide: the numbers for these taps: their channels, and padding.
     """
-    _launch(writer, partial, out, tuple(out.shape[1:]), out.stride(), together, wide)
+    outer, channel, *inner = strides_of(out)
+    *lines, across = positions_of(out)
+    shape, strides = (out.shape[1], math.prod(lines), across), (outer, channel, merged(lines, inner[:2]) or 0, inner[2])
+    _launch(writer, partial, out, shape, strides, together, wide)
 
 
 def _launch(

@@ -14,7 +14,7 @@ from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_merge import merge_rows, merge_taps
 from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sm90 import PANEL_BYTES, ROWS, MapsRun, describe, fits, result_boxes, steps_of
-from nojit.kernels.conv.layouts import is_described, is_half_image, merged, strides_of
+from nojit.kernels.conv.layouts import is_described, is_half, merged, strides_of
 from nojit.kernels.products.splits import padded_width
 from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor
@@ -28,7 +28,7 @@ def serves_weight_grad_channels(one: Sum, grad: Tensor) -> bool:
     `grad`: the gradient by the result.
     """
     unit = MAP_BYTES // grad.element_size()
-    unfolds = one.groups == 1 and is_half_image(grad)
+    unfolds = one.groups == 1 and is_half(grad)
     return one.n_len % unit == 0 and (unfolds or one.c_len % unit == 0) and fits(one, grad)
 
 

@@ -22,7 +22,7 @@ from nojit.kernels.conv.launch_sm90_weight_grad import (
     runs_mapped_weight_grad,
 )
 from nojit.kernels.conv.launch_unfold import COPY_BYTES, VECTOR, VectorInput, own_form, unfold, unfolded_form
-from nojit.kernels.conv.layouts import is_described, is_half_image
+from nojit.kernels.conv.layouts import is_described, is_half
 from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
 from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED, REORDERED
 from nojit.kernels.products.tile_costs import Tiling, Work
@@ -43,7 +43,7 @@ class _Way(NamedTuple):
     plan: Plan
     is_few: bool
     source: VectorInput | None
-    """The form of an image; None for volumes and groups."""
+    """The form of the input; None for groups."""
     unfolds: bool
 
 
@@ -91,7 +91,7 @@ def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | No
     as_it_is = is_described(x) and one.c_len % VECTOR == 0
     if as_it_is and runs_mapped_weight_grad(one, grad, x, out, maps_run):
         yield from _mapped(one, one, None, grad, unfolds=False)
-    if one.groups > 1 or not is_half_image(x) or not one.positions or not one.depth:
+    if one.groups > 1 or not is_half(x) or not one.positions or not one.depth:
         return
     if as_it_is:
         yield from _few(one, own_form(one, x), grad, out, unfolds=False)
@@ -99,7 +99,7 @@ def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | No
         source = unfolded_form(one, padded)
         if (source.together == 1 and as_it_is) or source.copied_bytes(one) > (COPY_BYTES if as_it_is else math.inf):
             continue
-        if max(one.batch * one.sweep.source[1] * source.width, out.numel()) > sweeps.LIMIT:
+        if max(one.batch * math.prod(one.sweep.source[:2]) * source.width, out.numel()) > sweeps.LIMIT:
             continue
         if padded == VECTOR:
             yield from _few(one, source, grad, out, unfolds=True)

@@ -295,8 +295,8 @@ def _weight_cases() -> Iterator[Case]:
     for dtype, channels in itertools.product(_HALVES, (64, 48)):
         yield Case(dtype, (4, channels, 16, 28, 28), maps=False)
         yield Case(dtype, (4, channels, 16, 28, 28), channels=False)
-        # an image would be unfolded, a volume is not
-        yield Case(dtype, (4, channels, 16, 3, 28, 28), offset=1)
+        # one group would be unfolded
+        yield _in_two_groups(dtype, (4, channels, 16, 28, 28), offset=1)
         yield Case(dtype, (4, channels, 16, 3, 28, 28), maps=False)
     for dtype, offset in itertools.product(_HALVES, (0, 1)):
         yield Case(dtype, (4, 128, 128, 28, 28), channels=False, offset=offset)

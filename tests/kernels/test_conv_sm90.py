@@ -490,6 +490,14 @@ FEW = {
     "points": ((2, 3, 6, 7), 8, (1, 1), {}),
     "points apart": ((2, 24, 7, 7), 64, (1, 1), {"stride": 2}),
     "a volume": ((1, 8, 4, 6, 5), 64, (3, 3, 3), {"padding": 1}),
+    "a volume of three channels": ((2, 3, 5, 9, 8), 16, (3, 3, 3), {"padding": 1, "stride": 2}),
+    "a volume, far": (
+        (1, 12, 7, 6, 9),
+        8,
+        (2, 3, 4),
+        {"padding": (0, 1, 2), "stride": (1, 2, 1), "dilation": (3, 1, 2)},
+    ),
+    "points of a volume apart": ((2, 3, 4, 6, 5), 24, (1, 1, 1), {"stride": 2}),
 }
 
 
