@@ -1,6 +1,6 @@
 """Launches sums, and input gradients of all their classes, with the kernel, tile and split-K parts of the least estimated time.
 
-On other GPUs than sm_90, for volumes, and under batch invariance, rules choose the kernel, and the bundle its tile.
+On other GPUs than sm_90, and under batch invariance, rules choose the kernel, and the bundle its tile.
 """
 
 # ruff: noqa: PLR0917 - a sum has many facts
@@ -45,7 +45,7 @@ from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput
 from nojit.kernels.conv.layouts import (
     has_adjacent_channels,
     is_described,
-    is_half_image,
+    is_half,
     merged,
     part_of,
     positions_of,
@@ -177,12 +177,9 @@ def ways_of(one: Sum, x: Tensor, w: Tensor, out: Tensor, limit: Limit | None = N
 
 
 def _is_estimated(x: Tensor) -> bool:
-    """Return whether sums over x have estimated times: images on sm_90, where results may depend on the batch, for the bundle's tiles."""
+    """Return whether sums over x have estimated times: 16 bits on sm_90, where results may depend on the batch, for the bundle's tiles."""
     return (
-        is_half_image(x)
-        and takes_maps(x)
-        and not library.is_batch_invariant()
-        and library.is_built("conv_sm90", "conv_few")
+        is_half(x) and takes_maps(x) and not library.is_batch_invariant() and library.is_built("conv_sm90", "conv_few")
     )
 
 

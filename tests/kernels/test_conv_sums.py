@@ -48,30 +48,37 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def image(*sizes: int, how: Any = LAST) -> Any:
+    how = torch.channels_last_3d if how is LAST and len(sizes) == 5 else how
     return torch.empty(sizes, dtype=torch.bfloat16, memory_format=how)
 
 
-def window(taps: int, stride: int) -> Window:
-    return Window((stride,) * 2, (taps // 2,) * 2, (taps // 2,) * 2, (1, 1))
+def window(taps: int, stride: int, dims: int = 2) -> Window:
+    return Window((stride,) * dims, (taps // 2,) * dims, (taps // 2,) * dims, (1,) * dims)
 
 
-def convolve(sizes: tuple[int, int, int, int], taps: int, stride: int, groups: int = 1, how: Any = LAST) -> None:
-    """Convolve an image of (batch, channels, side, channels of the result), stored as `how` says."""
-    batch, channels, side, results = sizes
-    x, w = image(batch, channels, side, side, how=how), image(results, channels // groups, taps, taps, how=how)
+def convolve(sizes: tuple[int, ...], taps: int, stride: int, groups: int = 1, how: Any = LAST) -> None:
+    """Convolve an image of (batch, channels, side, channels of the result), or a volume of so many frames, stored as `how` says."""
+    batch, channels, side, results, *frames = sizes
+    dims = 2 + len(frames)
+    x, w = (
+        image(batch, channels, *frames, side, side, how=how),
+        image(results, channels // groups, *(taps,) * dims, how=how),
+    )
     writer = RecipeWriter(x, w)
     x, w = writer.operands
-    launch.run_conv(writer, x, w, None, window(taps, stride), groups, "ieee")
+    launch.run_conv(writer, x, w, None, window(taps, stride, dims), groups, "ieee")
 
 
-def differentiate(sizes: tuple[int, int, int, int], taps: int, stride: int, groups: int = 1, how: Any = LAST) -> None:
+def differentiate(sizes: tuple[int, ...], taps: int, stride: int, groups: int = 1, how: Any = LAST) -> None:
     """Take the gradient by the input of the same convolution."""
-    batch, channels, side, results = sizes
-    out = (side + taps // 2 * 2 - taps) // stride + 1
-    grad, w = image(batch, results, out, out, how=how), image(results, channels // groups, taps, taps, how=how)
+    batch, channels, side, results, *frames = sizes
+    dims, positions = 2 + len(frames), (*frames, side, side)
+    around = window(taps, stride, dims)
+    grad = image(batch, results, *around.sizes(positions, (taps,) * dims), how=how)
+    w = image(results, channels // groups, *(taps,) * dims, how=how)
     writer = RecipeWriter(grad, w)
     grad, w = writer.operands
-    launch.run_input_grad(writer, grad, w, (batch, channels, side, side), window(taps, stride), groups, "ieee")
+    launch.run_input_grad(writer, grad, w, (batch, channels, *positions), around, groups, "ieee")
 
 
 def listed(call: Any, *args: Any) -> list[Way]:
@@ -118,21 +125,23 @@ def chosen_tile(name: str, facts: dict[str, Any]) -> tuple[int, int]:
 
 
 def drawn(seed: int) -> tuple[Any, ...]:
-    """Draw a convolution: channels that fill vectors or not, taps, a stride, groups, by channels or by planes."""
+    """Draw a convolution: channels that fill vectors or not, taps, a stride, groups, by channels or by planes, image or volume."""
     rng = random.Random(seed)
     unit, groups = rng.choice(((8, 1), (8, 1), (1, 1), (4, 1), (64, 2), (16, 2), (1, 3)))
     channels, results = (groups * unit * rng.randint(1, 240 // unit // groups) for _ in range(2))
-    sizes = rng.randint(1, 9), channels, rng.randint(5, 70), results
+    sizes = rng.randint(1, 9), channels, rng.randint(5, 70), results, *rng.choice(((), (), (5,)))
     how = rng.choice((LAST, LAST, torch.contiguous_format))
     return sizes, rng.choice((1, 3, 5)), rng.choice((1, 2, 3)), groups, how
 
 
 @pytest.mark.parametrize("seed", range(24))
 def test_every_way_of_a_weight_gradient_has_a_kernel(seed, monkeypatch):
-    (batch, channels, side, results), taps, stride, groups, how = drawn(seed)
-    out = (side + taps // 2 * 2 - taps) // stride + 1
-    writer = RecipeWriter(image(batch, results, out, out, how=how), image(batch, channels, side, side, how=how))
-    weight, list_ways = (results, channels // groups, taps, taps), launch_weight_grad._ways
+    (batch, channels, side, results, *frames), taps, stride, groups, how = drawn(seed)
+    positions, kernel = (*frames, side, side), (taps,) * (2 + len(frames))
+    around = window(taps, stride, len(kernel))
+    grad = image(batch, results, *around.sizes(positions, kernel), how=how)
+    writer = RecipeWriter(grad, image(batch, channels, *positions, how=how))
+    weight, list_ways = (results, channels // groups, *kernel), launch_weight_grad._ways
 
     def launch_all(one: Sum, grad: torch.Tensor, x: torch.Tensor, result: torch.Tensor, maps_run: Any) -> list[Any]:
         ways = list(list_ways(one, grad, x, result, maps_run))
@@ -141,7 +150,7 @@ def test_every_way_of_a_weight_gradient_has_a_kernel(seed, monkeypatch):
         return ways
 
     monkeypatch.setattr(launch_weight_grad, "_ways", launch_all)
-    launch.run_weight_grad(writer, *writer.operands, weight, window(taps, stride), groups, "ieee")
+    launch.run_weight_grad(writer, *writer.operands, weight, around, groups, "ieee")
     named = [facts for name, facts in launches if name == "conv_weight_grad_sm90"]
     assert all(is_served("conv_weight_grad_sm90", facts) for facts in named)
 
