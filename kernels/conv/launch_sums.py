@@ -55,6 +55,7 @@ from nojit.kernels.conv.plan_costs import Limit, Plan, moving, plans, unfolding
 from nojit.kernels.conv.sum_costs import (
     COPY,
     FEW,
+    FEW_DEEP,
     FEW_DEPTHS,
     FEW_GRAD,
     FEW_ONES,
@@ -251,7 +252,8 @@ def _few(
         more = COPY
     sizes, count, straddles = (1, one.positions, one.n_len, few_depth(one, source)), processors(x), _straddles(one)
     by_depth: dict[int, list[Tile]] = {}
-    for tile in FEW if unit == VECTOR else FEW_ONES:
+    filling = FEW_DEEP if x.dim() > PADDED_DIM + 2 else FEW
+    for tile in filling if unit == VECTOR else FEW_ONES:
         by_depth.setdefault(FEW_DEPTHS.get(tile[:2], STEP), []).append(tile)
     for deep, tiles in by_depth.items():
         work = Work(sizes, count, deep, moved, straddles)

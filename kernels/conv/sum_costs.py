@@ -9,6 +9,7 @@ from nojit.kernels.products.tile_costs import read_tiles
 __all__ = [
     "COPY",
     "FEW",
+    "FEW_DEEP",
     "FEW_DEPTHS",
     "FEW_GRAD",
     "FEW_ONES",
@@ -64,7 +65,17 @@ FEW: Final = read_tiles("""
      256    32   2816   465   203        0    39     28   140    0.69         0   1651   297      0.00292
      256    64   3964   727   370        0   170     31   226    0.85         0   1549   260      0.00229
 """)
-"""Tiles of `conv_few` for results whose channels fill vectors."""
+"""Tiles of `conv_few` for images and results whose channels fill vectors."""
+FEW_DEEP: Final = read_tiles("""
+    rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
+      64    32   1290   681   229        0    51     36    70    0.05         0   2514   195      0.00223
+     128    32   2311   944   256        0   120     68   152    0.34         0   1797   142      0.00952
+     128    64   2857   653   391        0    75     25   155    0.14         0   2966   176      0.00323
+     128   128   2632  1907   521        0   109      0    60    0.48         0   2314   186      0.00188
+     256    32   2816   465   203        0    39     28   140    0.69         0   1651   297      0.00292
+     256    64   3964   727   370        0   170     31   226    0.85         0   1549   260      0.00229
+""")
+"""The same for volumes, whose variants compute more addresses."""
 FEW_ONES: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
       64    64   2027  1334   253        0     0     48     0    0.06         0   2544   153      0.00948
