@@ -316,6 +316,7 @@ def _estimated() -> Iterator[Case]:
         yield Case(dtype, sizes, taps, words, estimated=True)
     for dtype, parts in itertools.product(_HALVES, (1, 3)):
         yield Case(dtype, (4, 128, 192, 28, 28), parts=parts, estimated=True)
+        yield Case(dtype, (2, 16, 32, 5, 18, 19), parts=parts, estimated=True)
 
 
 def gradient_cases() -> Iterator[Case]:
