@@ -204,7 +204,7 @@ def _launch_unfolded(
 
     `writer`: allocates and launches, and records both for replays.
     """
-    count = max(1, COPY_BYTES * one.batch // source.copied_bytes(one))
+    count = max(1, COPY_BYTES * one.batch // max(1, source.copied_bytes(one)))
     weight = new_contiguous(writer, x, (one.n_len * math.prod(one.sweep.taps[:2]) * source.taps, source.channels))
     copy = None
     for first in range(0, one.batch, count):

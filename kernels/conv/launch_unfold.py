@@ -71,7 +71,7 @@ def own_form(one: Sum, x: Tensor) -> VectorInput:
     return VectorInput(
         vectors=one.c_len // VECTOR,
         width=own.source[2],
-        strides=(outer, inner[0], inner[1], inner[2]),
+        strides=(outer, _between(own, inner[0]), inner[1], inner[2]),
         taps=own.taps[2],
         mul=own.mul[2],
         step=own.step[2],
@@ -101,7 +101,12 @@ def unfolded_form(one: Sum, padded: int = VECTOR) -> VectorInput:
 def _strides(own: Sweep, width: int, vectors: int) -> tuple[int, int, int, int]:
     """Return the distances of images, slices, rows and positions in an unfolded copy, given the positions of a row."""
     row = width * vectors
-    return own.source[0] * own.source[1] * row, own.source[1] * row, row, vectors
+    return own.source[0] * own.source[1] * row, _between(own, own.source[1] * row), row, vectors
+
+
+def _between(own: Sweep, stride: int) -> int:
+    """Return the distance `stride` of slices; 0 for a single one, whose offsets would else count as far."""
+    return stride if own.source[0] > 1 else 0
 
 
 def _as_image(writer: RecipeWriter, value: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:

@@ -97,5 +97,5 @@ def moving(count: int, element_bytes: int) -> float:
 
 
 def unfolding(copied: float) -> float:
-    """Return the time to unfold an image, given the time to move the copy."""
+    """Return the time to unfold an input, given the time to move the copy."""
     return UNFOLD + UNFOLDED * copied

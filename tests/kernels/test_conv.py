@@ -27,6 +27,7 @@ from nojit.kernels.conv import (
 )
 from nojit.kernels.conv import op_autograd as operators
 from nojit.kernels.conv.checks import window_of
+from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sums import Way
 from nojit.kernels.conv.layouts import by_channels, is_by_channels
 from nojit.kernels.conv.plan_costs import Plan
@@ -634,6 +635,21 @@ def test_the_batch_does_not_choose_the_kernel_of_an_input_gradient_where_it_must
     assert torch.equal(together[1:2], grads_by_input([x[1:2], w, bias], words))
     # one image has few enough products, and four have too many
     assert "conv_few_grad" not in launched
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 0, 5), (2, 3, 0, 4, 5), (2, 3, 4, 0, 5)], ids=str)
+def test_padding_around_nothing_gives_the_bias(sizes):
+    dims = len(sizes) - 2
+    x, w, bias = (value.bfloat16() for value in operands(sizes, 8, (3,) * dims))
+    out = (conv3d if dims > 2 else conv2d)(x, w, bias, padding=2)
+    assert out.equal(bias.view(8, *(1,) * dims).expand_as(out))
+
+
+def test_an_image_of_a_gigabyte_runs_over_vectors():
+    x, out = (torch.empty((1, channels, 8192, 8192), dtype=torch.bfloat16, device="meta") for channels in (3, 16))
+    sweep = forward_sweep(Window((1, 1), (1, 1), (1, 1), (1, 1)), (8192, 8192), (3, 3))
+    one = Sum(sweep, 1, 1, 3, 16, is_transposed=False, precision="ieee")
+    assert launch_few.few_form(one, x, out.to(memory_format=LAST)) is not None
 
 
 def test_strides_with_thousands_of_empty_classes_run_on_other_kernels(launched):
