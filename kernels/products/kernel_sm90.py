@@ -130,6 +130,7 @@ def copy_steps(
     DOWN: gl.constexpr = TILE[0] // OWNED
     WIDTH: gl.constexpr = b_map.block_type.shape[2 if TRANS[1] else 3]
     ACROSS: gl.constexpr = TILE[1] // WIDTH
+    FIT: gl.constexpr = b_memory.shape[1] * b_memory.shape[2] // (b_map.block_type.shape[2] * b_map.block_type.shape[3])
     DEEP: gl.constexpr = a_map.block_type.shape[3]
     HIGH: gl.constexpr = a_map.block_type.shape[2]
     EACH: gl.constexpr = OWNED // HIGH
@@ -157,7 +158,11 @@ def copy_steps(
             if further is not None and 2 * part >= ACROSS:
                 across = further + (part - ACROSS // 2) * WIDTH
             place = [0, b_index, across, start] if TRANS[1] else [0, b_index, start, across]
-            copy_in(b_map, place, full.index(stage), box(b_map, b_memory.index(stage), part))
+            if part < FIT:
+                target = box(b_map, b_memory.index(stage), part)
+            else:
+                target = box(b_map, memory[3].index(stage), part - FIT)
+            copy_in(b_map, place, full.index(stage), target)
         copied += 1
     return copied
 

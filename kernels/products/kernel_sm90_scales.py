@@ -8,7 +8,7 @@ more than wgmma does over two steps.
 
 from nojit.kernels.products.agreed_sizes import SCALE_BLOCK
 from nojit.kernels.products.kernel_sm90 import lanes_of, multiply_steps, prefetch
-from nojit.kernels.products.kernel_sm90_tiles import OWNED, finish
+from nojit.kernels.products.kernel_sm90_tiles import OWNED, finish, widest
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, warpgroup_mma, warpgroup_mma_wait
@@ -27,8 +27,11 @@ def has_blocks(scales):
 
 @gluon.constexpr_function
 def width_of(columns, fast):
-    """Return the number of columns of a part of a consumer's `columns`, whose sums `sum_steps` returns apart."""
-    return columns if fast or columns < WIDEST else int(WIDEST)
+    """Return the number of columns of a part of a consumer's `columns`, whose sums `sum_steps` returns apart.
+
+    The last part has fewer columns if this does not divide `columns`.
+    """
+    return columns if fast else min(widest(columns), int(WIDEST))
 
 
 @gluon.jit
@@ -56,6 +59,10 @@ def sum_steps(
         sums = ()
         for _ in gl.static_range(COLUMNS // WIDTH):
             sums = sums + (gl.zeros([OWNED, WIDTH], gl.float32, layout),)  # noqa: RUF005 - Triton's tuples
+        REST: gl.constexpr = COLUMNS % WIDTH
+        if REST > 0:
+            rest_layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, REST, 32])
+            sums = sums + (gl.zeros([OWNED, REST], gl.float32, rest_layout),)  # noqa: RUF005 - as above
         # of tiles this short, few consumers multiply while one adds; with scales of blocks, registers do not suffice
         SHORT: gl.constexpr = TILE[0] == OWNED and COLUMNS == WIDTH and not has_blocks(SCALES)
         if SHORT and TILE[3] >= 2 * TOGETHER:
@@ -139,7 +146,7 @@ def _promote_steps(
     PARTS: gl.constexpr = len(sums)
     # consumers share the rows of a tile if it has no more than those of one
     DOWN: gl.constexpr = OWN if TILE[0] > OWNED else 0
-    ACROSS: gl.constexpr = (OWN - DOWN) * PARTS
+    ACROSS: gl.constexpr = (OWN - DOWN) * PARTS * WIDTH
     scales = ()
     BLOCKS: gl.constexpr = has_blocks(SCALES)
     if BLOCKS:
@@ -149,7 +156,7 @@ def _promote_steps(
         _await_steps(full, number, COUNT, TOGETHER)
         grown = ()
         for part in gl.static_range(PARTS):
-            product = _start_product(DOWN, ACROSS + part, memory, number, sums[part], TILE, TOGETHER)
+            product = _start_product(DOWN, ACROSS + part * WIDTH, memory, number, sums[part], TILE, TOGETHER)
             # issue these loads here, where they overlap with the tensor cores
             by_columns = 1.0
             if SCALES == "rows":
@@ -207,7 +214,7 @@ def _promote_in_turn(OWN: gl.constexpr, acc, memory, barriers, used, count, TILE
 def _start_steps(full, OWN: gl.constexpr, memory, number, like, TILE: gl.constexpr, TOGETHER: gl.constexpr):
     """Wait for the steps from `number` on, and start to multiply a tile's 64 rows by part `OWN` of its columns."""
     _await_steps(full, number, TILE[3], TOGETHER)
-    return _start_product(0, OWN, memory, number, like, TILE, TOGETHER)
+    return _start_product(0, OWN * like.shape[1], memory, number, like, TILE, TOGETHER)
 
 
 @gluon.jit
@@ -228,7 +235,7 @@ def _release_steps(empty, number, COUNT: gl.constexpr, TOGETHER: gl.constexpr):
 def _start_product(
     DOWN: gl.constexpr, ACROSS: gl.constexpr, memory, number, like, TILE: gl.constexpr, TOGETHER: gl.constexpr
 ):
-    """Start to multiply block `DOWN` of a tile's rows by part `ACROSS` of its columns in the steps from `number` on.
+    """Start to multiply block `DOWN` of a tile's rows by its columns from `ACROSS` on in the steps from `number` on.
 
     `like`: a tensor of the product's shape.
     """
@@ -237,7 +244,10 @@ def _start_product(
     for ahead in gl.static_range(TOGETHER):
         stage = (number + ahead) % TILE[3]
         a = memory[0].index(stage * (TILE[0] // OWNED) + DOWN)
-        b = memory[1].index(stage).slice(ACROSS * WIDTH, WIDTH, 0).permute((1, 0))
+        if memory[1].shape[1] > ACROSS:
+            b = memory[1].index(stage).slice(ACROSS, WIDTH, 0).permute((1, 0))
+        else:
+            b = memory[3].index(stage).permute((1, 0))
         product = warpgroup_mma(a, b, product, use_acc=ahead > 0, is_async=True)
     return product
 

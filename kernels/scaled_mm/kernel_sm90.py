@@ -23,7 +23,7 @@ from nojit.kernels.products.kernel_sm90_scales import (
     sum_steps,
     width_of,
 )
-from nojit.kernels.products.kernel_sm90_tiles import OWNED, halves_of
+from nojit.kernels.products.kernel_sm90_tiles import OWNED, halves_of, widest
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
@@ -104,7 +104,7 @@ def _consume(
         own = (split, 0, row + OWN * OWNED, col)
         sums = sum_steps(OWN, memory, barriers, used, own, first, last, vectors, FAST, SCALES, TILE, TOGETHER, TILE[1])
         used += last - first
-        for part in gl.static_range(TILE[1] // WIDTH):
+        for part in gl.static_range(len(sums)):
             if SCALES == "whole":
                 store_rows(OWN, maps[2], memory[2], sums[part] * scale, own, (), part * WIDTH, PANEL, False)
             elif SCALES == "none":
@@ -124,13 +124,16 @@ def _run(
     `vectors`: for both scales and the bias: pointer, sizes and strides; `together`: steps that wgmma sums at once.
     """
     # the merge kernel may start early: it waits for the sums itself
-    if PANEL == 32:
+    if maps[2].dtype == gl.float32:
         gdc_launch_dependents()
-    a_memory, b_memory = operands_of(maps[0], maps[1], tile, (False, True))
+    WIDE: gl.constexpr = widest(tile[1])
+    a_memory, b_memory = operands_of(maps[0], maps[1], (tile[0], WIDE, tile[2], tile[3]), (False, True))
     out_memory = allocate(maps[2], 2 * (tile[0] // OWNED), OWNED, PANEL, PANEL)
     barriers = barriers_for(tile[3], tile[0] // OWNED)
     fence_async_shared()
     memory = (a_memory, b_memory, out_memory)
+    if tile[1] > WIDE:
+        memory = memory + (allocate(maps[1], tile[3], tile[1] - WIDE, DEEP, DEEP),)  # noqa: RUF005 - Triton's tuples
     if tile[0] == 2 * OWNED:
         gl.warp_specialize(
             [
@@ -230,3 +233,32 @@ def scaled_mm_parts_sm90_kernel(
     """
     tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
     _run((a_map, b_map, out_map), (1, m_len, n_len, k_len, splits), (), tile, 32, False, "none", 2)
+
+
+@gluon.jit
+def scaled_mm_tiles_sm90_kernel(
+    a_map,
+    b_map,
+    out_map,
+    scale_a_ptr,
+    scale_b_ptr,
+    m_len,
+    n_len,
+    k_len,
+    programs,  # noqa: ARG001 - the manifest's grid reads it
+    BOX: gl.constexpr,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    GROUP: gl.constexpr,
+    STAGES: gl.constexpr,
+):
+    """Write ``scale_a * scale_b * (a @ b)`` in bf16, with one scale each, in tiles of two widths: `BLOCK_N` is 128 + `BOX`.
+
+    TMA descriptors are those of `scaled_mm_sm90_kernel`, with boxes of `BOX` rows of the transpose of b, and of `BOX` columns
+    of the result. Grid: any size in x.
+
+    `programs`: number of programs, which the manifest's grid reads.
+    """
+    tile: gl.constexpr = (BLOCK_M, BLOCK_N, GROUP, STAGES)
+    vectors = ((scale_a_ptr,), (scale_b_ptr,))
+    _run((a_map, b_map, out_map), (1, m_len, n_len, k_len, 1), vectors, tile, BOX, False, "whole", 2)
