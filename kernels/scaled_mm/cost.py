@@ -14,7 +14,7 @@ from nojit.kernels.products.shared_wave import COLS, ROWS
 from nojit.kernels.products.splits import TILE, copied_rows
 from nojit.kernels.products.tile_costs import BYTES_PER_NS, Tile, Tiling, Work, read_tiles, straddling
 
-__all__ = ["DIVIDED", "SHARED_STEP", "is_shared", "parts_of_blocks", "tiling_of"]
+__all__ = ["DIVIDED", "SHARED_STEP", "TWO_WIDTHS", "box_of", "is_shared", "parts_of_blocks", "tiling_of"]
 
 TILES: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
@@ -24,6 +24,12 @@ TILES: Final = read_tiles("""
      128   256   4063  2689   261      393     0      0   151    0.48         0      0     0      0.0
 """)
 """Tiles of `scaled_mm_sm90`."""
+TWO_WIDTHS: Final = read_tiles("""
+    rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
+     128   160   3439  2169   352      130     0      0    67    0.37         0      0     0      0.0
+     128   192   3252  2296   438      124     0      0    92    0.39         0      0     0      0.0
+""")
+"""Tiles of `scaled_mm_tiles_sm90`: 128 columns, and more that are copied and multiplied apart."""
 BLOCK_TILES: Final = read_tiles("""
     rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
       64    64   3045   160   322        0     0      0     0    0.69       125   1153   226      0.00414
@@ -57,24 +63,29 @@ SHARED_STEP: Final = SHARED_FP8_STEPS * STEP
 RESULT_BYTES: Final = 2
 
 
-def tiling_of(rows: int, cols: int, depth: int, processors: int) -> Tiling:
+def tiling_of(rows: int, cols: int, depth: int, processors: int, two_widths: bool) -> Tiling:
     """Choose the tile and the parts of K of a product with a result in bf16.
 
-    `depth`: length of K; `processors`: number of SMs.
+    `depth`: length of K; `processors`: number of SMs; `two_widths`: whether the tiles `TWO_WIDTHS` can run.
     """
-    return _fastest(_work(rows, cols, depth, processors))[1]
+    return _fastest(_work(rows, cols, depth, processors), two_widths)[1]
 
 
-def is_shared(rows: int, cols: int, depth: int, processors: int) -> bool:
+def box_of(tiling: Tiling) -> int:
+    """Return the columns past the first 128 of one of the tiles `TWO_WIDTHS`; 0 for other tiles."""
+    return next((one.cols - 128 for one in TWO_WIDTHS if (one.rows, one.cols) == tiling[:2]), 0)
+
+
+def is_shared(rows: int, cols: int, depth: int, processors: int, two_widths: bool) -> bool:
     """Return whether a product with a result in bf16 is fastest if programs share the last wave; as for `tiling_of`."""
     work = _work(rows, cols, depth, processors)
-    return work.can_share(SHARED) and work.time_shared(SHARED, SHARED_FP8_STEPS) < _fastest(work)[0]
+    return work.can_share(SHARED) and work.time_shared(SHARED, SHARED_FP8_STEPS) < _fastest(work, two_widths)[0]
 
 
-def _fastest(work: Work) -> tuple[float, Tiling]:
+def _fastest(work: Work, two_widths: bool) -> tuple[float, Tiling]:
     """Return the time of the fastest tiling of a product, and that tiling."""
     divided = [side for side in DIVIDED if side[0] == TILE or copied_rows(work.sizes[1], whole=False) == TILE]
-    return min(work.tilings(TILES, divided))
+    return min(work.tilings(TILES + TWO_WIDTHS if two_widths else TILES, divided))
 
 
 def _work(rows: int, cols: int, depth: int, processors: int) -> Work:

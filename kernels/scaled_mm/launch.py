@@ -24,7 +24,7 @@ from nojit.kernels.products.matrices import (
     transposed,
 )
 from nojit.kernels.products.splits import copied_rows, padded_width, partial_shape, splits_of
-from nojit.kernels.scaled_mm.cost import is_shared, parts_of_blocks, tiling_of
+from nojit.kernels.scaled_mm.cost import box_of, is_shared, parts_of_blocks, tiling_of
 from nojit.kernels.scaled_mm.launch_waves import MERGE, WAVES, Shared
 from nojit.kernels.scaled_mm.operands import Operands
 from nojit.kernels.scaled_mm.scales import Scales, scales_of
@@ -33,6 +33,7 @@ from torch import Tensor
 __all__ = ["Prepared", "prepare"]
 
 PARTS: Final = "scaled_mm_parts_sm90"
+TILES: Final = "scaled_mm_tiles_sm90"
 FEW: Final = 16
 """The most rows of products that `scaled_mm_parts_sm90` does not run: weights bound them."""
 
@@ -61,7 +62,9 @@ class Prepared(PreparedProduct):
         scales = {"scale_a_ptr": scale_a, "scale_b_ptr": scale_b}
         if self.maps is not None:
             tensors = described(self.maps, a_map=a, b_map=b, out_map=result if sums is None else sums)
-            if self.kernel != PARTS:
+            if self.kernel == TILES:
+                tensors |= scales
+            elif self.kernel != PARTS:
                 # with split-K, the merge kernel adds the bias
                 tensors |= {**scales, "bias_ptr": added if sums is None else sums}
         else:
@@ -163,8 +166,16 @@ class _Validated:
     @property
     def shares_wave(self) -> bool:
         """True if the cost model has programs share the last wave."""
-        is_faster = self.has_costs and self.has_whole_scales and is_shared(*self.sizes, self.processors)
-        return is_faster and library.has(WAVES) and library.has(MERGE)
+        if not (
+            self.has_costs and self.has_whole_scales and is_shared(*self.sizes, self.processors, library.has(TILES))
+        ):
+            return False
+        return library.has(WAVES) and library.has(MERGE)
+
+    @property
+    def has_two_widths(self) -> bool:
+        """True if tiles of two widths can run, if there is a cost model."""
+        return self.has_whole_scales and library.has(TILES)
 
     @property
     def has_whole_scales(self) -> bool:
@@ -190,16 +201,19 @@ class _Validated:
     def mapped(self, maps: tuple[Mapped, Mapped, Mapped]) -> Prepared:
         """Return the launch arguments for the sm_90 kernel, with TMA descriptions of a, b's transpose and the result."""
         of_a, of_b, of_out = maps
-        tiling = tiling_of(*self.sizes, self.processors) if self.has_costs else None
+        tiling = tiling_of(*self.sizes, self.processors, self.has_two_widths) if self.has_costs else None
         splits = tiling.parts if tiling else self.mapped_splits
         of_out, panel = stored(of_out, self.dtype.itemsize, splits)
         numbers = {**self._sizes, "splits": splits, "programs": self.processors}
         formats = {self.operands.a.dtype, self.operands.b.dtype}
         few = copied_rows(self.sizes[0], whole=formats != {torch.float8_e4m3fn} or library.is_batch_invariant())
-        # whole products run with the tile of the tuned table, which has more stages to choose from
+        # other whole products run with the tile of the tuned table, which has more stages to choose from
         if tiling and splits > 1:
             tile = {"ROWS": few, "BLOCK_M": tiling.rows, "BLOCK_N": tiling.cols}
             return self._prepared(PARTS, (of_a, of_b, of_out), splits, numbers, tile)
+        if tiling and (box := box_of(tiling)):
+            tile = {"BLOCK_M": tiling.rows, "BLOCK_N": tiling.cols, "BOX": box}
+            return self._prepared(TILES, maps, 1, self._sizes | {"programs": self.processors}, tile)
         kind, a_span, _, strides = self.scales
         # per-tensor scales without a bias have a variant with less code, so that small products start sooner
         if self.has_whole_scales:

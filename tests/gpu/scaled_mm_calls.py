@@ -12,7 +12,7 @@ from unittest import mock
 import torch
 from nojit.kernels.products.tile_costs import Tiling
 from nojit.kernels.scaled_mm import launch, op, reference, scaled_mm
-from nojit.kernels.scaled_mm.cost import DIVIDED
+from nojit.kernels.scaled_mm.cost import DIVIDED, TWO_WIDTHS
 from torch import Tensor
 
 from tests.gpu.call import Call, Outputs, view
@@ -173,6 +173,7 @@ def cases() -> Iterator[Case]:
             if kind == "whole" and dtype != torch.float32:
                 yield Case((rows, n, k), dtype=dtype, kind=kind, fast=fast)
     yield from _parts_cases()
+    yield from _two_widths_cases()
     yield from _shared_cases()
     # an odd number of steps, where some tiles take two together
     for kind in ("whole", "ends"):
@@ -191,6 +192,12 @@ def _parts_cases() -> Iterator[Case]:
         if rows > 64 or tile[0] == 64:
             yield Case((rows, 528, 2064), kind=kind, tiling=Tiling(*tile, 3))
             yield Case((rows, 528, 2064), kind=kind, biased=True, gaps=True, tiling=Tiling(*tile, 2))
+
+
+def _two_widths_cases() -> Iterator[Case]:
+    """List products with each tile of two widths: wide and narrow ones, with an odd number of steps, and of few rows."""
+    for tile, sizes in itertools.product(TWO_WIDTHS, ((1312, 2112, 400), (2200, 272, 2064), (40, 80, 144))):
+        yield Case(sizes, tiling=Tiling(tile.rows, tile.cols, 1))
 
 
 def _shared_cases() -> Iterator[Case]:

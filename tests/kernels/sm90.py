@@ -33,6 +33,7 @@ OWN = {
     "grouped_mm_depth_sm90": ("products/kernel_groups.py", "grouped_mm/kernel_sm90_grad.py"),
     "scaled_mm_sm90": (SCALES, "scaled_mm/kernel_sm90.py"),
     "scaled_mm_parts_sm90": (SCALES, "scaled_mm/kernel_sm90.py"),
+    "scaled_mm_tiles_sm90": (SCALES, "scaled_mm/kernel_sm90.py"),
     "scaled_mm_waves_sm90": (SCALES, *WAVES, "scaled_mm/kernel_sm90_waves.py"),
 }
 """The files of kernels that have several of their own, or whose file has another name."""
@@ -43,7 +44,7 @@ BOXES = {"grouped_mm_sm90": 16, "scaled_grouped_mm_sm90": 16}
 PROGRAMS = 3
 PANEL_BYTES = 128
 WHOLE = frozenset({"scaled_mm_sm90", "scaled_mm_parts_sm90", "scaled_mm_waves_sm90", "scaled_grouped_mm_sm90"})
-"""Kernels that copy all that a tile takes of the right operand at once."""
+"""Kernels that copy all that a tile takes of the right operand at once, unless the caller names a `BOX`."""
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
@@ -65,9 +66,9 @@ def provide(name: str, config: Callable[[], dict[str, int]]) -> Callable[..., No
         # the kernels that let the caller choose how many rows are copied of the left operand name them so
         maps = (
             argument(left, chosen.get("ROWS", BOXES.get(name, 64))),
-            argument(right, chosen["BLOCK_N"] if name in WHOLE else 64),
+            argument(right, chosen.get("BOX", chosen["BLOCK_N"] if name in WHOLE else 64)),
         )
-        kernel(PROGRAMS, *maps, *map(argument, others), **chosen)
+        kernel(PROGRAMS, *maps, *(argument(other, width=chosen.get("BOX")) for other in others), **chosen)
 
     return launch
 
@@ -89,9 +90,9 @@ def stored(shape: tuple[int, ...], columns: bool, dtype: torch.dtype = torch.bfl
     return value.mT if columns else value
 
 
-def argument(value: Any, height: int = 64) -> Any:
+def argument(value: Any, height: int = 64, width: int | None = None) -> Any:
     if isinstance(value, Described):
-        width = PANEL_BYTES // value.base.element_size()
+        width = width or PANEL_BYTES // value.base.element_size()
         return Map(value.base.as_strided(value.shape, value.strides), (height, width))
     if not isinstance(value, Tensor):
         return value

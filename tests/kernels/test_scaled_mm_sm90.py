@@ -14,7 +14,7 @@ from nojit.kernels.products.splits import splits_of
 from nojit.kernels.products.tile_costs import Tiling
 from nojit.kernels.scaled_mm import launch as launch_module
 from nojit.kernels.scaled_mm import scaled_mm
-from nojit.kernels.scaled_mm.cost import parts_of_blocks
+from nojit.kernels.scaled_mm.cost import TWO_WIDTHS, parts_of_blocks
 from torch import Tensor
 
 from tests.kernels import sm90
@@ -102,6 +102,16 @@ def test_parts_of_the_depth():
         given = scales(m, n, k, kind)
         check(scaled_mm(a, b, *given, bias, use_fast_accum=fast), a, b, *given, bias)
     assert set(asked) == {"scaled_mm_sm90", "scaled_mm_merge"}
+
+
+@pytest.mark.parametrize("tile", TWO_WIDTHS, ids=lambda tile: f"{tile.rows} x {tile.cols}")
+def test_tiles_of_two_widths(tile, monkeypatch):
+    monkeypatch.setattr(launch_module, "tiling_of", lambda *_: Tiling(tile.rows, tile.cols, 1))
+    for m, n, k in ((200, 288, 1296), (70, 400, 2048), (40, 80, 144)):
+        a, b = operands(m, n, k)
+        given = scales(m, n, k, "whole")
+        check(scaled_mm(a, b, *given), a, b, *given)
+    assert set(asked) == {"scaled_mm_tiles_sm90"}
 
 
 @pytest.mark.parametrize("tiling", [Tiling(64, 64, 3), Tiling(64, 128, 2), Tiling(128, 128, 5)], ids=str)

@@ -101,10 +101,10 @@ def test_only_coarse_sums_with_one_scale_each_share_the_last_wave(monkeypatch):
     ],
 )
 def test_a_last_wave_of_few_tiles_is_shared(sizes):
-    assert is_shared(*sizes, LARGE)
+    assert is_shared(*sizes, LARGE, False)
 
 
 @given(st.integers(17, 8192), st.integers(1, 1024), st.integers(1, 1024), st.sampled_from([1, 20, 114, LARGE]))
 def test_a_shared_last_wave_has_tiles(rows, cols, depth, processors):
-    if is_shared(rows, 16 * cols, 16 * depth, processors):
+    if is_shared(rows, 16 * cols, 16 * depth, processors, True):
         assert -(-rows // 128) * -(-16 * cols // 256) % processors

@@ -171,6 +171,7 @@ UNTUNED = {
     "mixed_mm_tiles_sm90",
     "mm_plus_mm_sm90",
     "scaled_mm_parts_sm90",
+    "scaled_mm_tiles_sm90",
     "scaled_mm_waves_sm90",
 }
 """They have one config for each specialization, run on devices that nothing is measured on, or depend on the lengths of groups."""
