@@ -60,6 +60,22 @@ def _store_scaled(
 
 
 @gluon.jit
+def _piece_inside(number, sizes, TILE: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr):
+    """Return what `piece_at` does; a tile that is at most half inside the result moves up or left, to end where the result ends.
+
+    Tiles that overlap store the same bits twice. Tiles of two widths stay, and with scales of blocks all do: their columns share a scale
+    only where they are.
+    """
+    place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)
+    if widest(TILE[1]) == TILE[1] and not has_blocks(SCALES):
+        split, index, row, col = place
+        row = gl.where(2 * (sizes[1] - row) <= TILE[0], gl.maximum(sizes[1] - TILE[0], 0), row)
+        col = gl.where(2 * (sizes[2] - col) <= TILE[1], gl.maximum(sizes[2] - TILE[1], 0), col)
+        place = (split, index, row, col)
+    return place, first, last
+
+
+@gluon.jit
 def _produce(
     maps, memory, barriers, sizes, vectors, TILE: gl.constexpr, SCALES: gl.constexpr, TOGETHER: gl.constexpr,
 ):  # fmt: skip
@@ -70,7 +86,7 @@ def _produce(
     sizes = opaque(sizes)
     copied = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
-        place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)
+        place, first, last = _piece_inside(number, sizes, TILE, SCALES, TOGETHER)
         _, _, row, col = place
         copied = copy_steps(
             maps[0], maps[1], memory, barriers, (0, 0, row, col), first, last, copied, TILE, (False, True)
@@ -99,7 +115,7 @@ def _consume(
     used = 0
     for number in range(gl.program_id(0), pieces_of(sizes, TILE), gl.num_programs(0)):
         # derived values must not stay in registers from tile to tile
-        place, first, last = piece_at(number, opaque(sizes), DEEP, TILE, TOGETHER)
+        place, first, last = _piece_inside(number, opaque(sizes), TILE, SCALES, TOGETHER)
         split, _, row, col = place
         own = (split, 0, row + OWN * OWNED, col)
         sums = sum_steps(OWN, memory, barriers, used, own, first, last, vectors, FAST, SCALES, TILE, TOGETHER, TILE[1])
