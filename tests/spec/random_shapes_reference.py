@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from tests.spec.pages import ROOT, with_commas
@@ -21,7 +22,7 @@ def render_all() -> str:
     """Return the table of every family, with the run it comes from."""
     whole = _measured()
     lines = [
-        f"{whole['device']}, {whole['date']}, seed `{whole['seed']}`:",
+        f"{whole['device']}, {whole['date']}, seed `{whole['seed']}`{_later(whole['families'].values())}:",
         "",
         "| operator | shapes of 5 us or more | mean | 10th percentile | worst | shorter shapes | mean | 10th percentile |",
         "|---|---|---|---|---|---|---|---|",
@@ -31,6 +32,15 @@ def render_all() -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _later(families: Iterable[dict[str, Any]]) -> str:
+    """Return the seeds of later runs, with the operators that they measured."""
+    found: dict[str, list[str]] = {}
+    for family in families:
+        if "seed" in family:
+            found.setdefault(family["seed"], []).append(family["title"])
+    return "".join(f"; {', '.join(titles)}: seed `{seed}`" for seed, titles in found.items())
 
 
 def render_few() -> str:
