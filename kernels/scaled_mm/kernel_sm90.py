@@ -69,8 +69,8 @@ def _piece_inside(number, sizes, TILE: gl.constexpr, SCALES: gl.constexpr, TOGET
     place, first, last = piece_at(number, sizes, DEEP, TILE, TOGETHER)
     if widest(TILE[1]) == TILE[1] and not has_blocks(SCALES):
         split, index, row, col = place
-        row = gl.where(2 * (sizes[1] - row) <= TILE[0], gl.maximum(sizes[1] - TILE[0], 0), row)
-        col = gl.where(2 * (sizes[2] - col) <= TILE[1], gl.maximum(sizes[2] - TILE[1], 0), col)
+        row = gl.where(sizes[1] - row <= TILE[0] // 2, gl.maximum(sizes[1] - TILE[0], 0), row)
+        col = gl.where(sizes[2] - col <= TILE[1] // 2, gl.maximum(sizes[2] - TILE[1], 0), col)
         place = (split, index, row, col)
     return place, first, last
 
@@ -149,6 +149,7 @@ def _run(
     fence_async_shared()
     memory = (a_memory, b_memory, out_memory)
     if tile[1] > WIDE:
+        # for the boxes of b that do not fit into b_memory
         memory = memory + (allocate(maps[1], tile[3], tile[1] - WIDE, DEEP, DEEP),)  # noqa: RUF005 - Triton's tuples
     if tile[0] == 2 * OWNED:
         gl.warp_specialize(

@@ -28,6 +28,7 @@ ROLES: Final[Mapping[str, Roles]] = {
     "scaled_mm_merge": Roles(("BLOCK",), (), ()),
     "scaled_mm_sm90": Roles(("BLOCK_M", "BLOCK_N", "GROUP", "STAGES"), ("FAST",), ("PANEL", "SCALES", "ROWS")),
     "scaled_mm_parts_sm90": Roles(("GROUP", "STAGES"), (), ("ROWS", "BLOCK_M", "BLOCK_N")),
+    "scaled_mm_tiles_sm90": Roles(("GROUP", "STAGES"), (), ("BOX", "BLOCK_M", "BLOCK_N")),
     "scaled_mm_waves_sm90": Roles(("STAGES",), (), ("BLOCK_M", "BLOCK_N", "GROUP")),
 }
 
