@@ -266,7 +266,7 @@ def _launch(
         **named("stride_o", "ndhw", [stride // unit for stride in (outer, *inner)]),
         UNIT=unit,
         DEEP=out.dim() > PADDED_DIM + 2,
-        **tile_words(None if tiling is None else tiling[:2]),
+        **tile_words(tiling),
     )
     if partial is not None:
         launch_merge(writer, partial, out, bias, one.shape, (outer, pixel or 0, channel))

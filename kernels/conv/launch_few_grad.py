@@ -153,7 +153,7 @@ def _launch(
         **named("stride_g", "nhw", (grad_outer // VECTOR, grad_row // VECTOR, grad_position // VECTOR)),
         **named("stride_o", "nhw", (outer // unit, row // unit, position // unit)),
         UNIT=unit,
-        **tile_words(None if tiling is None else tiling[:2]),
+        **tile_words(tiling),
     )
     if partial is not None:
         launch_merge(writer, partial, out, None, (batch, positions, channels), (outer, pixel or 0, channel))

@@ -45,6 +45,6 @@ def tiles_of(groups: int, rows: int, cols: int) -> int:
     return groups * -(-rows // TILE) * -(-cols // TILE)
 
 
-def tile_words(tile: tuple[int, int] | None) -> dict[str, int]:
-    """Return rows and columns of a tile by the names of the kernels' constexprs; none if the bundle chooses the tile."""
+def tile_words(tile: tuple[int, ...] | None) -> dict[str, int]:
+    """Return rows and columns, the first two of `tile`, by the names of the kernels' constexprs; none if the bundle chooses the tile."""
     return {} if tile is None else {"BLOCK_M": tile[0], "BLOCK_N": tile[1]}

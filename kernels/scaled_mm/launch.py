@@ -166,11 +166,9 @@ class _Validated:
     @property
     def shares_wave(self) -> bool:
         """True if the cost model has programs share the last wave."""
-        if not (
-            self.has_costs and self.has_whole_scales and is_shared(*self.sizes, self.processors, library.has(TILES))
-        ):
-            return False
-        return library.has(WAVES) and library.has(MERGE)
+        facts = (*self.sizes, self.processors, self.has_two_widths)
+        is_faster = self.has_costs and self.has_whole_scales and is_shared(*facts)
+        return is_faster and library.has(WAVES) and library.has(MERGE)
 
     @property
     def has_two_widths(self) -> bool:
