@@ -63,8 +63,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-PLACE: Final = click.Path(path_type=Path, readable=False)
-"""Type of file and folder options. It does not check existence: an unreadable path is a failure, not wrong usage."""
+class _Place(click.Path):
+    """Type of file and folder options. It does not check existence: an unreadable path is a failure, not wrong usage."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the value as a path; refuse an empty one, which pathlib takes for the current folder."""
+        if value == "":
+            self.fail("expected a path, got ''", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PLACE: Final = _Place(path_type=Path, readable=False)
 
 
 JOBS: Final = click.IntRange(1, 1024)

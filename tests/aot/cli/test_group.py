@@ -150,6 +150,8 @@ def test_no_words_show_help_and_are_a_usage_error(run: Run) -> None:
         (["build", "--arch", "sm90"], "did you mean 'sm_90'?"),
         (["verify"], "BUNDLE"),
         (["completion", "csh"], "bash"),
+        (["verify", ""], "expected a path, got ''"),
+        (["pull", "oci://localhost/kernels:1", "--out", ""], "expected a path, got ''"),
     ],
 )
 def test_wrong_usage(run: Run, words: list[str], expected: str) -> None:
