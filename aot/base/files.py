@@ -8,17 +8,14 @@ import os
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
-from nojit.runtime.base.wording import worded
+from nojit.runtime.base.wording import file_kind, worded
 from nojit.runtime.errors import PackageError
 
 __all__ = [
     "check_folder",
     "create_file",
-    "kind_of",
     "read_regular",
     "read_sealed",
     "replace_file",
@@ -26,15 +23,6 @@ __all__ = [
     "write_file",
     "write_sealed",
 ]
-
-
-_KINDS: Final[Mapping[Callable[[int], bool], str]] = {
-    stat.S_ISDIR: "a folder",
-    stat.S_ISLNK: "a symbolic link",
-    stat.S_ISFIFO: "a FIFO",
-    stat.S_ISSOCK: "a socket",
-    stat.S_ISREG: "a file",
-}
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -71,7 +59,7 @@ def check_folder(folder: Path) -> None:
     there = folder
     while not os.path.lexists(there) and there != there.parent:
         there = there.parent
-    got = "" if there.is_dir() else "a file" if there.is_file() else kind_of(there.lstat().st_mode)
+    got = "" if there.is_dir() else "a file" if there.is_file() else file_kind(there.lstat().st_mode)
     if not got and not (os.access(there, os.W_OK | os.X_OK) and _takes_entries(there)):
         got = "one that cannot be written to"
     if got:
@@ -189,15 +177,10 @@ def write_sealed(path: Path, magic: bytes, data: bytes) -> None:
 def _check_regular(status: os.stat_result, most: int) -> int:
     """Return the length of a regular file in bytes; raise OSError for any other file, or one over `most` bytes."""
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(f"{kind_of(status.st_mode)}, not a regular file")
+        raise OSError(f"{file_kind(status.st_mode)}, not a regular file")
     if status.st_size > most:
         raise OSError(f"{status.st_size} bytes, more than {most}")
     return status.st_size
-
-
-def kind_of(mode: int) -> str:
-    """Return the kind of a file from its mode, such as ``a folder``."""
-    return next((name for is_kind, name in _KINDS.items() if is_kind(mode)), "a device")
 
 
 def _open_no_link(path: str, flags: int) -> int:

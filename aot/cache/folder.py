@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from nojit.aot.base.files import kind_of
 from nojit.aot.cache.store import DeletedError, Folder
 from nojit.runtime.base.environment import CACHE_DIR
-from nojit.runtime.base.wording import worded
+from nojit.runtime.base.wording import file_kind, worded
 from nojit.runtime.errors import PackageError
 
 __all__ = ["PrivateFolder", "as_default", "check_cache_folder", "default_cache_folder"]
@@ -58,7 +57,7 @@ def check_cache_folder(folder: Path) -> None:
     except OSError as error:
         raise _folder_error("", worded(error), folder) from None
     if not stat.S_ISDIR(status.st_mode):
-        raise _folder_error("", kind_of(status.st_mode), folder)
+        raise _folder_error("", file_kind(status.st_mode), folder)
     if status.st_uid != os.geteuid():
         raise _folder_error(f" of user {os.geteuid()}", f"one of user {status.st_uid}", folder)
     if status.st_mode & 0o022:

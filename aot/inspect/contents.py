@@ -15,7 +15,7 @@ from nojit.aot.backends.registry import arch_of, vendor_named
 from nojit.aot.variants.table_json import encode_definition
 from nojit.runtime.base.launch_options import TOOLCHAIN
 from nojit.runtime.base.strict_json import Json
-from nojit.runtime.base.wording import worded
+from nojit.runtime.base.wording import file_kind, worded
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError
@@ -185,6 +185,8 @@ def open_bundle(path: Path) -> BundleFile:
     if path.is_dir():
         inside = ", ".join(sorted((entry.name for entry in path.glob(f"*{SUFFIX}")), key=by_arch))
         raise BundleError("expected a bundle file", got=f"a folder with {inside or 'no bundle'}", where=str(path))
+    if path.exists() and not path.is_file():
+        raise BundleError("expected a bundle file", got=file_kind(path.stat().st_mode), where=str(path))
     try:
         return BundleFile(path)
     except OSError as error:

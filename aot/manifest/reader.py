@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
-from nojit.aot.base.files import kind_of
 from nojit.aot.manifest.archs import check_target
 from nojit.aot.manifest.config_rules import check_config, check_options
 from nojit.aot.manifest.expression_checks import check_rules
@@ -25,7 +24,7 @@ from nojit.aot.manifest.placeholders import find_placeholders
 from nojit.aot.manifest.spec import PATTERNS, BundleSpec, KernelSpec, Manifest
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.manifest.tuning_rules import check_batch, check_tuning
-from nojit.runtime.base.wording import worded
+from nojit.runtime.base.wording import file_kind, worded
 from nojit.runtime.errors import ManifestError
 
 __all__ = [
@@ -56,7 +55,7 @@ def find_manifests(places: Sequence[Path]) -> list[Path]:
         elif place.is_file():
             found.append(place)
         else:
-            got = kind_of(place.stat().st_mode) if place.exists() else "no such path"
+            got = file_kind(place.stat().st_mode) if place.exists() else "no such path"
             raise ManifestError("expected a manifest file or a folder of them", got=got, where=str(place))
     return list(dict.fromkeys(found))
 

@@ -15,7 +15,7 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final
 
 from nojit.runtime import _core
-from nojit.runtime.base.wording import worded
+from nojit.runtime.base.wording import file_kind, worded
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.trust.reasons import refuse
 
@@ -97,7 +97,7 @@ def read_beside(path: str) -> bytes:
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, f"no regular file but {stat.filemode(mode)}", path)
+            raise OSError(errno.EINVAL, f"{file_kind(mode)}, not a regular file", path)
         with open(descriptor, "rb", closefd=False) as file:
             return file.read(_core.STATEMENT_BYTES_MAX + 1)
     finally:

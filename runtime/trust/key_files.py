@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
-from nojit.runtime.base.wording import worded
+from nojit.runtime.base.wording import file_kind, worded
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.trust.reasons import refuse
 
@@ -47,7 +47,7 @@ def read_key_file(path: str, what: str, *, pipes: bool = False) -> bytes:
             elif pipes and stat.S_ISFIFO(opened.st_mode):
                 os.set_blocking(descriptor, True)
             else:
-                refuse("policy", f"expected {what} in a regular file", got=stat.filemode(opened.st_mode), where=path)
+                refuse("policy", f"expected {what} in a regular file", got=file_kind(opened.st_mode), where=path)
             with open(descriptor, "rb", closefd=False) as file:
                 raw = file.read(_BYTES_MAX + 1)
         finally:

@@ -885,7 +885,7 @@ def test_unknown_kernels_and_files_are_refused(api: CApi, open_c: Callable[..., 
     with pytest.raises(CError, match="No such file") as caught:
         api.open(tmp_path / "none.nojit")
     assert caught.value.code == SYSTEM
-    with pytest.raises(CError, match=r"expected a regular file, got d") as caught:
+    with pytest.raises(CError, match=r"expected a regular file, got a folder") as caught:
         api.open(tmp_path)
     assert (caught.value.code, caught.value.rule) == (FORMAT, "magic")
 

@@ -17,6 +17,8 @@ from functools import cache
 from importlib.machinery import all_suffixes
 from typing import Final, TypeAlias
 
+from nojit.runtime.base.wording import file_kind
+
 __all__ = [
     "DISTRIBUTIONS",
     "ENTRIES",
@@ -188,7 +190,7 @@ def _fact(path: str, found: os.stat_result) -> Fact:
     if not stat.S_ISREG(found.st_mode):
         if path == os.devnull:
             return ["device", found.st_rdev]
-        raise OSError(errno.EINVAL, "expected a regular file", path)
+        raise OSError(errno.EINVAL, f"{file_kind(found.st_mode)}, not a regular file", path)
     if found.st_dev in _made_up():
         return content_of(path)
     fact: Fact = ["file", found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]

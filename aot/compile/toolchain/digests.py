@@ -22,6 +22,7 @@ from nojit.aot.backends.registry import vendors
 from nojit.aot.base.files import read_sealed, write_sealed
 from nojit.aot.cache.folder import check_cache_folder, default_cache_folder
 from nojit.aot.compile.sources.file_facts import SETTLED_NS
+from nojit.runtime.base.wording import file_kind
 from nojit.runtime.errors import PackageError
 
 __all__ = [
@@ -205,7 +206,7 @@ class _Digests:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
             # opening a FIFO would block
-            raise OSError(errno.EINVAL, "expected a regular file", path)
+            raise OSError(errno.EINVAL, f"{file_kind(status.st_mode)}, not a regular file", path)
         known = self._known.get(path)
         if known is None or known[0] != _facts(status):
             known = self._known[path] = _read(path)

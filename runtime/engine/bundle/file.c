@@ -8,35 +8,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Formats a file mode as ls does: drwxr-xr-x. */
-static nj_text spell_mode(mode_t mode)
+/* Returns the kind of a file that is no regular file, as text. */
+static const char *spell_kind(mode_t mode)
 {
-    static const struct {
-        mode_t type;
-        char letter;
-    } types[] = {{S_IFDIR, 'd'}, {S_IFCHR, 'c'}, {S_IFBLK, 'b'}, {S_IFIFO, 'p'}, {S_IFLNK, 'l'}, {S_IFSOCK, 's'}, {S_IFREG, '-'}};
-    nj_text spelled = {"?rwxrwxrwx"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if ((mode & S_IFMT) == types[i].type) {
-            spelled.text[0] = types[i].letter;
-        }
-    }
-    for (int i = 0; i < 9; i++) {
-        if ((mode >> (8 - i) & 1) == 0) {
-            spelled.text[1 + i] = '-';
-        }
-    }
-    static const struct {
-        mode_t bit;
-        char with, without;
-    } specials[] = {{S_ISUID, 's', 'S'}, {S_ISGID, 's', 'S'}, {01000, 't', 'T'}};
-    for (int i = 0; i < 3; i++) {
-        char *execute = &spelled.text[3 + 3 * i];
-        if ((mode & specials[i].bit) != 0) {
-            *execute = *execute == 'x' ? specials[i].with : specials[i].without;
-        }
-    }
-    return spelled;
+    return S_ISDIR(mode) ? "a folder" : S_ISFIFO(mode) ? "a FIFO" : S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
 static bool check_regular(nj_file *file, nj_error *error)
@@ -46,7 +21,7 @@ static bool check_regular(nj_file *file, nj_error *error)
         return nj_system_failed(error, "fstat", errno);
     }
     file->size = (uint64_t)status.st_size;
-    return S_ISREG(status.st_mode) || nj_break(error, "magic", spell_mode(status.st_mode).text, "expected a regular file");
+    return S_ISREG(status.st_mode) || nj_break(error, "magic", spell_kind(status.st_mode), "expected a regular file");
 }
 
 bool nj_file_open(const char *path, nj_file *file, nj_error *error)

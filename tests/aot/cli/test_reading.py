@@ -132,6 +132,14 @@ def test_inspect_a_folder_shows_every_bundle(run: Run, document: Document, bundl
     )
 
 
+@pytest.mark.parametrize("command", ["inspect", "verify", "wheel"])
+def test_a_fifo_for_a_bundle_is_named_and_not_waited_for(run: Run, tmp_path: Path, command: str) -> None:
+    os.mkfifo(tmp_path / "x.nojit")
+    result = run(command, tmp_path / "x.nojit")
+    assert result.exit_code == 1
+    assert "expected a bundle file, got a FIFO" in result.stderr
+
+
 def test_inspect_something_else(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x.nojit").write_bytes(b"\x7fELF" + bytes(100))
     result = run("inspect", tmp_path / "x.nojit")

@@ -99,11 +99,11 @@ def test_one_unsigned_bundle_of_a_folder_refuses_the_folder(bundle: Path) -> Non
 def test_a_statement_that_cannot_be_read_is_none(bundle: Path) -> None:
     place = Path(signed_path(str(bundle)))
     place.mkdir()
-    refused(bundle, "unsigned", match=r"got no regular file but d.* - at .*a\.intoto\.jsonl")
+    refused(bundle, "unsigned", match=r"got a folder, not a regular file - at .*a\.intoto\.jsonl")
     place.rmdir()
     # nobody writes into it, and nobody waits for that
     os.mkfifo(place)
-    refused(bundle, "unsigned", match="got no regular file but p")
+    refused(bundle, "unsigned", match="got a FIFO, not a regular file")
 
 
 @pytest.mark.parametrize("each", ["", 'bundles = ["other"]'])

@@ -195,7 +195,7 @@ class TestRecord:
 
     def test_a_tool_that_is_no_file_is_an_error_and_no_wait(self, tmp_path):
         os.mkfifo(tmp_path / "tool")
-        with pytest.raises(OSError, match="expected a regular file"):
+        with pytest.raises(OSError, match="a FIFO, not a regular file"):
             file_digest(str(tmp_path / "tool"))
 
 
