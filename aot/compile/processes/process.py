@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +89,11 @@ class Process:
             EndedError: the process has ended, or the copy ended at its start.
         """
         ours, theirs = socket.socketpair()
-        with theirs, log_path.open("wb") as file, self._talk:
+        with theirs, log_path.open("wb") as file, self._exchange() as stream:
             try:
-                write_message(SocketStream(self._channel), (FORK, dict(environment)))
+                write_message(stream, (FORK, dict(environment)))
                 socket.send_fds(self._channel, [b"\0"], [theirs.fileno(), file.fileno()])
-                _, number = read_message(SocketStream(self._channel))
+                _, number = read_message(stream)
             except (EOFError, OSError):
                 ours.close()
                 raise EndedError(self.bury()) from None
@@ -122,11 +122,11 @@ class Process:
             Exception: the error that the call raised, or the call or its result cannot be pickled.
         """
         try:
-            with self._talk:
-                write_message(SocketStream(self._channel), (CALL, function, args))
+            with self._exchange() as stream:
+                write_message(stream, (CALL, function, args))
                 if not _ready(self._channel.fileno(), timeout_s):
                     raise SilentError
-                ok, answer = read_message(SocketStream(self._channel))
+                ok, answer = read_message(stream)
         except (EOFError, OSError):
             raise EndedError(self.bury()) from None
         if not ok:
@@ -192,6 +192,17 @@ class Process:
             return 0
         return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private"))
 
+    @contextlib.contextmanager
+    def _exchange(self) -> Iterator[SocketStream]:
+        """Lock the channel for one message and its answer."""
+        with self._talk:
+            try:
+                yield SocketStream(self._channel)
+            except (KeyboardInterrupt, SystemExit):
+                # the next message would get the answer to this one
+                self._channel.close()
+                raise
+
     def _wait(self) -> int | None:
         if isinstance(self._origin, subprocess.Popen):
             return self._origin.wait()
@@ -200,9 +211,9 @@ class Process:
     def _wait_for_copy(self, copy: int) -> int | None:
         """Wait for the forked process with pid `copy` to end, and return its exit code; None if this one has ended."""
         try:
-            with self._talk:
-                write_message(SocketStream(self._channel), (WAIT, copy))
-                ok, code = read_message(SocketStream(self._channel))
+            with self._exchange() as stream:
+                write_message(stream, (WAIT, copy))
+                ok, code = read_message(stream)
         except (EOFError, OSError):
             return None
         return code if ok else None
