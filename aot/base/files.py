@@ -8,6 +8,7 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nojit.runtime.base.wording import file_kind, worded
@@ -21,6 +22,7 @@ __all__ = [
     "replace_file",
     "sync",
     "write_file",
+    "write_files",
     "write_sealed",
 ]
 
@@ -31,17 +33,42 @@ def write_file(path: Path, data: bytes) -> None:
     Raises:
         PackageError: the file cannot be written. An existing file is unchanged, and no temporary file is left.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(6)}")
+    write_files({path: data})
+
+
+def write_files(files: Mapping[Path, bytes]) -> None:
+    """Write files atomically, one right after the other: all their temporary files are synced before the first is renamed.
+
+    Args:
+        files: content of each file. The files are renamed in this order: one that needs others to be there comes last.
+
+    Raises:
+        PackageError: a file cannot be written. It and those that follow are unchanged, and no temporary file is left.
+    """
+    staged = {path: path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(6)}") for path in files}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            create_file(temporary, data, 0o666)
-            temporary.replace(path)
-        except BaseException:
+        for path, data in files.items():
+            with _write_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                create_file(staged[path], data, 0o666)
+        for path, temporary in staged.items():
+            with _write_errors(path):
+                temporary.replace(path)
+    except BaseException:
+        for temporary in staged.values():
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            raise
-        sync(path.parent)
+        raise
+    for path in {path.parent: path for path in files}.values():
+        with _write_errors(path):
+            sync(path.parent)
+
+
+@contextlib.contextmanager
+def _write_errors(path: Path) -> Iterator[None]:
+    """Turn errors of the system while a file is written into `PackageError`."""
+    try:
+        yield
     except OSError as error:
         if isinstance(error, FileExistsError | NotADirectoryError):
             check_folder(path.parent)

@@ -9,8 +9,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
+from typing import TypeAlias
 
-from nojit.aot.base.files import check_folder, write_file
+from nojit.aot.base.files import check_folder, write_files
 from nojit.aot.cache.cache import Cache
 from nojit.aot.compile import job_runner
 from nojit.aot.compile.job_runner import Finished, Job
@@ -34,6 +35,7 @@ from nojit.aot.pipeline.report import (
 )
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan, PlannedKernel
+from nojit.aot.provenance.statement import statement_path
 from nojit.aot.variants.left_out import Refused
 from nojit.aot.variants.variant import CompiledVariant
 from nojit.runtime.bundle.file import BundleFile
@@ -55,6 +57,7 @@ def build(
     ahead: int = 1,
     on_event: Callable[[Finished], None] = lambda _: None,
     on_expected: Callable[[int], None] = lambda _: None,
+    state: Stated | None = None,
 ) -> BuildResult:
     """Compile the variants that the cache lacks, and write one bundle and one report per plan.
 
@@ -72,6 +75,7 @@ def build(
         ahead: number of variants that the build may claim at the same time, if the cache is shared.
         on_event: called with the result of every variant.
         on_expected: called with the number of variants to compile, as in `nojit.aot.compile.job_runner.run`.
+        state: returns the provenance statement to write beside each bundle; None to write none.
 
     Raises:
         PackageError: the cache or a bundle cannot be read or written.
@@ -99,11 +103,15 @@ def build(
         on_event(finished)
     stopped = refused or (not keep_going and any(finished.error is not None for finished in done.values()))
     made = [
-        (work.existing, work.sha256) if work.existing else _finish(work, done, compiler, write=not stopped)
+        (work.existing, work.sha256) if work.existing else _finish(work, done, compiler, state, write=not stopped)
         for work in works
     ]
     reports, sha256s = (tuple(report for report, _ in made), tuple(sha256 for _, sha256 in made))
     return BuildResult(reports, stopped, cache.misfits, sha256s, cache.use)
+
+
+Stated: TypeAlias = Callable[[Plan, BundleReport, Path, str], bytes]
+"""Returns the provenance statement of a bundle, from its plan, its report, its path and the SHA-256 of its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +213,14 @@ def _existing(path: Path, inputs: str, trusted: tuple[str, ...]) -> tuple[Bundle
     return as_found(report), sha256.hexdigest()
 
 
-def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, write: bool) -> tuple[BundleReport, str]:
+def _finish(
+    work: _Work, done: Mapping[Job, Finished], compiler: Compiler, state: Stated | None, *, write: bool
+) -> tuple[BundleReport, str]:
     """Pack the compiled variants; return the report, and the SHA-256 of the bundle's file if it is complete.
 
-    With `write`, the bundle and its report are written to files.
+    With `write`, the bundle, its report and its provenance statement are written to files.
     """
-    packed, sha256 = None, ""
+    packed, whole = None, False
     outcome = sort_out(work.plan, list(_by_kernel(work, done)))
     kernels = tuple(content for content in _contents(work.plan, outcome) if content.variants)
     if write and kernels:
@@ -227,12 +237,15 @@ def _finish(work: _Work, done: Mapping[Job, Finished], compiler: Compiler, *, wr
             attachments=work.plan.attachments,
         )
         packed = pack(content)
-        write_file(work.path, packed.data)
-        sha256 = hashlib.sha256(packed.data).hexdigest() if whole else ""
     report = _report(work, outcome, packed)
+    sha256 = hashlib.sha256(packed.data).hexdigest() if packed else ""
     if write:
-        write_file(report_path(work.path), encode_report(report))
-    return report, sha256
+        files = {report_path(work.path): encode_report(report)}
+        if packed and state:
+            files[statement_path(work.path)] = state(work.plan, report, work.path, sha256)
+        # last: a bundle without its statement could not be signed
+        write_files(files | ({work.path: packed.data} if packed else {}))
+    return report, sha256 if whole else ""
 
 
 def _by_kernel(work: _Work, done: Mapping[Job, Finished]) -> Iterator[list[Finished]]:

@@ -33,7 +33,16 @@ if TYPE_CHECKING:
     from nojit.aot.pipeline.report import BundleReport
     from nojit.aot.plan.plan import Plan
 
-__all__ = ["BUILD_TYPE", "LOCAL_BUILDER", "Invocation", "attest", "is_attested", "make_statement", "signed_problems"]
+__all__ = [
+    "BUILD_TYPE",
+    "LOCAL_BUILDER",
+    "Invocation",
+    "Statements",
+    "attest",
+    "is_attested",
+    "make_statement",
+    "signed_problems",
+]
 
 BUILD_TYPE: Final = "nojit:build/1"
 
@@ -58,6 +67,31 @@ class Invocation:
     finished: datetime
 
 
+class Statements:
+    """Writes provenance statements of one build, and reads each checkout once."""
+
+    def __init__(self) -> None:
+        self._checkouts: dict[Path, Checkout | None] = {}
+
+    def render(self, plan: Plan, report: BundleReport, bundle: Path, sha256: str, invocation: Invocation) -> bytes:
+        """Return the bytes of the provenance statement of a bundle.
+
+        Args:
+            plan: plan of the bundle.
+            report: report of the bundle.
+            bundle: path of the bundle; an existing statement beside it keeps its build number.
+            sha256: SHA-256 of the bundle file.
+            invocation: options of the build.
+        """
+        if invocation.build_number is None:
+            invocation = replace(invocation, build_number=_Existing.read(statement_path(bundle)).build_number)
+        origin = plan.manifests[0].resolve().parent
+        if origin not in self._checkouts:
+            self._checkouts[origin] = read_checkout(origin)
+        statement = make_statement(plan, report, sha256, invocation, self._checkouts[origin])
+        return json.dumps(statement, indent=1).encode() + b"\n"
+
+
 def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path, invocation: Invocation) -> list[Path]:
     """Write the provenance statement of each bundle that has none that is up to date.
 
@@ -75,23 +109,14 @@ def attest(plans: Sequence[Plan], reports: Sequence[BundleReport], folder: Path,
     Raises:
         PackageError: a statement cannot be written.
     """
-    checkouts: dict[Path, Checkout | None] = {}
+    statements = Statements()
     written = []
     for plan, report in zip(plans, reports, strict=True):
         bundle = folder / report.path
-        place = statement_path(bundle)
-        there = _Existing.read(place)
-        if not report.digest or (report.up_to_date and there.fits(report.digest, invocation)):
-            continue
-        number = there.build_number if invocation.build_number is None else invocation.build_number
-        numbered = replace(invocation, build_number=number)
-        origin = plan.manifests[0].resolve().parent
-        if origin not in checkouts:
-            checkouts[origin] = read_checkout(origin)
-        sha256 = _sha256(bundle)
-        statement = make_statement(plan, report, sha256, numbered, checkouts[origin])
-        write_file(place, json.dumps(statement, indent=1).encode() + b"\n")
-        written.append(place)
+        if report.digest and not (report.up_to_date and is_attested(bundle, report.digest, invocation)):
+            place = statement_path(bundle)
+            write_file(place, statements.render(plan, report, bundle, _sha256(bundle), invocation))
+            written.append(place)
     return written
 
 

@@ -38,14 +38,14 @@ from nojit.aot.manifest.reader import find_manifests, load_manifest
 from nojit.aot.pipeline.build import build as build_bundles
 from nojit.aot.pipeline.debug_twins import compare_twins, twin_plans
 from nojit.aot.pipeline.outcome import failure_of
-from nojit.aot.pipeline.report import TWINS, BuildResult, Done
+from nojit.aot.pipeline.report import TWINS, BuildResult, BundleReport, Done
 from nojit.aot.pipeline.stamp_recorder import Draft
 from nojit.aot.pipeline.stamp_rule import is_settled
 from nojit.aot.pipeline.targets import choose_targets, with_families
 from nojit.aot.pipeline.up_to_date import Stamp
 from nojit.aot.plan.compiler_interface import Compiler
 from nojit.aot.plan.plan import Plan
-from nojit.aot.provenance.write_statement import Invocation, attest, signed_problems
+from nojit.aot.provenance.write_statement import Invocation, Statements, attest, signed_problems
 from nojit.aot.recorded_builds.inputs import is_recording
 from nojit.runtime.errors import PackageError
 
@@ -118,7 +118,7 @@ def run(out: Output, request: Request, asked: str) -> int:
         result = (
             None
             if request.dry_run
-            else (_build(request, compiler, plans, request.folder, view, failures=failures, remote=remote))
+            else _build(request, compiler, plans, request.folder, view, failures=failures, started=clock, remote=remote)
         )
         twins = (
             _build_twins(request, compiler, plans, result, view, failures=failures, started=clock)
@@ -129,7 +129,6 @@ def run(out: Output, request: Request, asked: str) -> int:
         out.emit("build", plan_document(plans, absent))
         show_plans(out, plans)
         return EXIT_FAILED if any(plan.refused for plan in plans) and not request.keep_going else 0
-    _attest(request, plans, result, request.folder, clock)
     done = Done(
         result,
         twins,
@@ -207,11 +206,8 @@ def _build_twins(
 ) -> BuildResult:
     # on this machine, since images of twins hold its paths
     twins = twin_plans(plans, result, request.folder)
-    built = compare_twins(
-        plans, _build(request, compiler, twins, request.folder / TWINS, view, failures=failures), request.folder
-    )
-    _attest(request, twins, built, request.folder / TWINS, started)
-    return built
+    built = _build(request, compiler, twins, request.folder / TWINS, view, failures=failures, started=started)
+    return compare_twins(plans, built, request.folder)
 
 
 def _build(
@@ -222,9 +218,10 @@ def _build(
     view: _RecordingView,
     *,
     failures: Failures,
+    started: datetime,
     remote: RemoteExecutor | None = None,
 ) -> BuildResult:
-    counts = Counts()
+    counts, statements = Counts(), Statements()
     shared = open_shared(request.cache, request.timeout_s, view.show) if request.cache else None
 
     def on_expected(expected: int) -> None:
@@ -237,8 +234,11 @@ def _build(
             failures.happened(failure, view.failure)
         view.changed(counts)
 
+    def state(plan: Plan, report: BundleReport, bundle: Path, sha256: str) -> bytes:
+        return statements.render(plan, report, bundle, sha256, _invocation(request, started))
+
     try:
-        return build_bundles(
+        result = build_bundles(
             plans,
             folder,
             compiler,
@@ -249,10 +249,14 @@ def _build(
             ahead=2 * request.jobs,
             on_event=on_event,
             on_expected=on_expected,
+            state=state,
         )
     except KeyboardInterrupt as error:
         error.add_note("compiled variants are cached; run the same command to continue")
         raise
+    unchanged = [pair for pair in zip(plans, result.reports, strict=True) if pair[1].up_to_date]
+    attest([plan for plan, _ in unchanged], [report for _, report in unchanged], folder, _invocation(request, started))
+    return result
 
 
 def _open_local(request: Request) -> WorkerPool:
@@ -283,10 +287,6 @@ def _executor(
         raise PackageError(what, got=", ".join(sorted(names)))
     remote.expect(sorted({plan.arch for plan in plans}))
     return remote
-
-
-def _attest(request: Request, plans: Sequence[Plan], result: BuildResult, folder: Path, started: datetime) -> None:
-    attest(plans, result.reports, folder, _invocation(request, started))
 
 
 def _invocation(request: Request, started: datetime) -> Invocation:

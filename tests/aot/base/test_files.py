@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from nojit.aot.base import files
-from nojit.aot.base.files import check_folder, write_file
+from nojit.aot.base.files import check_folder, write_file, write_files
 from nojit.aot.pack.bundle import pack
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.errors import PackageError
@@ -126,6 +126,15 @@ def test_a_failure_to_sync_the_folder_is_told_though_the_file_is_whole(place, mo
         write_file(place, b"new")
     assert place.read_bytes() == b"new"
     assert list(place.parent.iterdir()) == [place]
+
+
+def test_files_are_renamed_in_order_after_all_of_them_are_on_disk(tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    first, second, third = (tmp_path / name for name in ("first", "second", "third"))
+    with pytest.raises(PackageError, match=r"expected to write a file, got Is a directory - at .*/second"):
+        write_files({first: b"1", second: b"2", third: b"3"})
+    assert sorted(tmp_path.iterdir()) == [first, second]
+    assert first.read_bytes() == b"1"
 
 
 # -- the kernel fails, or the process dies, at each call that writes ---------------------------------------------------

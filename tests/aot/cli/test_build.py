@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from nojit.aot.cli.progress.build_progress import Lines
+from nojit.aot.pack.bundle import pack
+from nojit.aot.provenance.statement import statement_path
 from nojit.runtime.bundle.file import BundleFile
 
 from tests.aot.cli.conftest import Run
@@ -400,6 +402,27 @@ def test_interrupt_at_each_tick_leaves_nothing(
         assert list((tmp_path / "tmp").iterdir()) == []
         assert not (tmp_path / "out").exists()
         assert not list((tmp_path / f"cache{tick}").rglob(".*"))
+
+
+@pytest.mark.parametrize("moment", ["the second bundle is packed", "a twin is planned"])
+def test_an_interrupt_leaves_no_bundle_without_its_statement(
+    run: Run, use_compiler: Use, manifest: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    use_compiler()
+    out = manifest.parent / "out"
+
+    def interrupt(*facts: Any) -> Any:
+        if moment == "the second bundle is packed" and not list(out.rglob("*.nojit")):
+            return pack(*facts)
+        raise KeyboardInterrupt
+
+    where = "cli.building.run_build.twin_plans" if "twin" in moment else "pipeline.build.pack"
+    monkeypatch.setattr(f"nojit.aot.{where}", interrupt)
+    words = ("--arch", "sm_80", "--arch", "sm_90", "--jobs", 1, "--debug-info", "twin")
+    assert run("build", manifest, "--out", out, *words).exit_code == 130
+    bundles = list(out.glob("*.nojit"))
+    assert len(bundles) == (2 if "twin" in moment else 1)
+    assert all(statement_path(bundle).exists() for bundle in bundles)
 
 
 @pytest.mark.triton
