@@ -22,15 +22,18 @@ def main() -> NoReturn:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # the encoding of the locale may lack a character of a path
         sys.stdout.reconfigure(errors="backslashreplace")
-    # the runtime alone installs the script, too; rich is slow to import, and few commands need it
-    if any(find_spec(name) is None for name in ("click", "rich")):
-        sys.exit("error: the command line of nojit needs the extra cli: pip install 'nojit[cli]'")
-    from nojit.aot.cli.group import cli
-
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
         # a signal that the parent process ignored stays ignored
         if signal.getsignal(number) is usual:
             signal.signal(number, _end)
+    try:
+        # the runtime alone installs the script, too; rich is slow to import, and few commands need it
+        if any(find_spec(name) is None for name in ("click", "rich")):
+            sys.exit("error: the command line of nojit needs the extra cli: pip install 'nojit[cli]'")
+        from nojit.aot.cli.group import cli
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     cli.main(prog_name="nojit")
 
 

@@ -77,15 +77,11 @@ class _Commands(LazyGroup):
         try:
             code = super().main(words, prog_name=prog_name, standalone_mode=False)
         except click.Abort as error:
-            cause = error.__cause__ or error
-            message = ": ".join(["interrupted", *getattr(cause, "__notes__", ())])
-            click.echo(message, err=True)
-            _write_error(words, cause, message, EXIT_INTERRUPTED)
-            return EXIT_INTERRUPTED
+            return _stop(words, error.__cause__ or error, "interrupted", EXIT_INTERRUPTED)
         except SystemExit as error:
-            if error.code == EXIT_TERMINATED:
-                _write_error(words, error, "terminated", EXIT_TERMINATED)
-            raise
+            if error.code != EXIT_TERMINATED:
+                raise
+            return _stop(words, error, "terminated", EXIT_TERMINATED)
         except click.ClickException as error:
             # click puts some choices on lines of their own
             return _fail(words, error, re.sub(r"\s*\n\s*", " ", error.format_message()), error.exit_code)
@@ -109,6 +105,19 @@ def _message(error: Exception) -> str:
         return told(error)
     what = "expected to write the output" if error.filename is None else "expected a file or folder to use"
     return f"{what}, got {told(error)}"
+
+
+def _stop(words: Sequence[str], error: BaseException, what: str, code: int) -> int:
+    """Say on standard error that a signal ended the command, with the notes of `error`, and with --json as JSON on standard output.
+
+    `code`: exit code.
+    """
+    message = ": ".join([what, *getattr(error, "__notes__", ())])
+    # the reader of standard error may be gone, too
+    with contextlib.suppress(OSError):
+        click.echo(message, err=True)
+    _write_error(words, error, message, code)
+    return code
 
 
 def _fail(words: Sequence[str], error: Exception, message: str, code: int = EXIT_FAILED) -> int:

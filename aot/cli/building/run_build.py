@@ -251,7 +251,7 @@ def _build(
             on_expected=on_expected,
             state=state,
         )
-    except KeyboardInterrupt as error:
+    except (KeyboardInterrupt, SystemExit) as error:
         error.add_note("compiled variants are cached; run the same command to continue")
         raise
     unchanged = [pair for pair in zip(plans, result.reports, strict=True) if pair[1].up_to_date]

@@ -360,17 +360,34 @@ def test_a_group_alone_lacks_a_command(run: Run, group: str) -> None:
     ("raised", "said"),
     [(KeyboardInterrupt(), ("interrupted", 130)), (SystemExit(143), ("terminated", 143))],
 )
-def test_interrupted_is_said_in_json_too(
+def test_a_signal_is_told_in_one_line_and_in_json(
     run: Run, monkeypatch: pytest.MonkeyPatch, bundle: Path, raised: BaseException, said: tuple[str, int]
 ) -> None:
     def interrupt(_path: Path) -> None:
         raise raised
 
     monkeypatch.setattr("nojit.aot.inspect.places.open_bundle", interrupt)
+    result = run("inspect", bundle)
+    assert (result.exit_code, result.stdout, result.stderr.strip()) == (said[1], "", said[0])
     result = run("inspect", bundle, "--json")
     assert result.exit_code == said[1]
     error = json.loads(result.stdout)["error"]
     assert (error["type"], error["message"], error["exit_code"]) == (type(raised).__name__, *said)
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback() -> None:
+    code = (
+        "import signal, sys\n"
+        "import nojit.aot.cli as package\n"
+        "class Impatient:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'nojit.aot.cli.group': signal.raise_signal(signal.SIGINT)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "sys.meta_path.insert(0, Impatient())\n"
+        "package.main()"
+    )
+    ran = python(code, "doctor")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "interrupted\n")
 
 
 def test_what_the_system_refuses_is_said_in_words(run: Run, tmp_path: Path) -> None:

@@ -91,11 +91,13 @@ def _database(path: Path) -> Iterator[Database]:
     with open_database(path, create=True) as opened:
         try:
             yield opened
-        except BaseException:
+        except BaseException as error:
             # an error of the cleanup must not hide the first one
             with suppress(NojitError, sqlite3.Error):
                 if fresh and not opened.runs():
                     path.unlink()
+            if isinstance(error, KeyboardInterrupt | SystemExit) and path.exists():
+                error.add_note("results so far are stored; run the same command to continue")
             raise
 
 

@@ -292,7 +292,9 @@ main()
 def test_a_run_that_is_ended_resumes(fake: Fake, database: Database, tmp_path: Path, number: signal.Signals) -> None:
     setup = fake(problems=4, waits=2)
     command = [sys.executable, "-c", SCRIPT, str(setup.bundle), "--problems", "fake", "--out", str(database.path)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=os.environ)
+    said = tmp_path / "said"
+    with said.open("wb") as file:
+        process = subprocess.Popen(command, stderr=file, env=os.environ)
     log = tmp_path / "some.nojit.json.log"
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline and not database.measurements():
@@ -301,6 +303,8 @@ def test_a_run_that_is_ended_resumes(fake: Fake, database: Database, tmp_path: P
     process.send_signal(number)
     process.wait(120)
     assert process.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    told = said.read_text().endswith("ed: results so far are stored; run the same command to continue\n")
+    assert told == (number != signal.SIGKILL)
     kept = len(database.measurements())
     assert kept >= 12
     assert log.exists()
