@@ -11,7 +11,8 @@ from typing import Final
 
 from nojit.aot.cache.store import DeletedError, Folder
 from nojit.runtime.base.environment import CACHE_DIR
-from nojit.runtime.base.wording import file_kind, worded
+from nojit.runtime.base.file_kinds import file_kind
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError
 
 __all__ = ["PrivateFolder", "as_default", "check_cache_folder", "default_cache_folder"]

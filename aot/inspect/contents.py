@@ -13,9 +13,10 @@ from pathlib import Path
 
 from nojit.aot.backends.registry import arch_of, vendor_named
 from nojit.aot.variants.table_json import encode_definition
+from nojit.runtime.base.file_kinds import file_kind
 from nojit.runtime.base.launch_options import TOOLCHAIN
 from nojit.runtime.base.strict_json import Json
-from nojit.runtime.base.wording import file_kind, worded
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import BundleError

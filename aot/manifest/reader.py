@@ -24,7 +24,8 @@ from nojit.aot.manifest.placeholders import find_placeholders
 from nojit.aot.manifest.spec import PATTERNS, BundleSpec, KernelSpec, Manifest
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.manifest.tuning_rules import check_batch, check_tuning
-from nojit.runtime.base.wording import file_kind, worded
+from nojit.runtime.base.file_kinds import file_kind
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ManifestError
 
 __all__ = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import stat
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -11,7 +9,6 @@ if TYPE_CHECKING:
 __all__ = [
     "counted",
     "few",
-    "file_kind",
     "key_among",
     "shown",
     "told",
@@ -29,18 +26,6 @@ def few(names: Sequence[str], most: int) -> str:
     """Return names as text: the first `most`, and how many follow."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
-
-
-def file_kind(mode: int) -> str:
-    """Return the kind of a file from its mode as text, such as ``a folder``."""
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFLNK: "a symbolic link",
-        stat.S_IFIFO: "a FIFO",
-        stat.S_IFSOCK: "a socket",
-        stat.S_IFREG: "a file",
-    }
-    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def key_among(keys: Sequence[str]) -> str:

@@ -15,7 +15,8 @@ from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Final
 
 from nojit.runtime import _core
-from nojit.runtime.base.wording import file_kind, worded
+from nojit.runtime.base.file_kinds import file_kind
+from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.trust.reasons import refuse
 

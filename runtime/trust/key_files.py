@@ -12,7 +12,8 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
-from nojit.runtime.base.wording import file_kind, worded
+from nojit.runtime.base.file_kinds import file_kind
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import BundleTrustError
 from nojit.runtime.trust.reasons import refuse
 

@@ -17,7 +17,7 @@ from functools import cache
 from importlib.machinery import all_suffixes
 from typing import Final, TypeAlias
 
-from nojit.runtime.base.wording import file_kind
+from nojit.runtime.base.file_kinds import file_kind
 
 __all__ = [
     "DISTRIBUTIONS",

@@ -22,7 +22,7 @@ from nojit.aot.backends.registry import vendors
 from nojit.aot.base.files import read_sealed, write_sealed
 from nojit.aot.cache.folder import check_cache_folder, default_cache_folder
 from nojit.aot.compile.sources.file_facts import SETTLED_NS
-from nojit.runtime.base.wording import file_kind
+from nojit.runtime.base.file_kinds import file_kind
 from nojit.runtime.errors import PackageError
 
 __all__ = [

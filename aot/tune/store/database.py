@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from nojit.aot.tune.store.records import Config, Device, KernelFacts, Measurement, Problem, Pruned, Run, Size
 from nojit.aot.tune.store.sql_schema import SCHEMA, TABLES, UPGRADES, VERSION
+from nojit.runtime.base.file_kinds import file_kind
 from nojit.runtime.base.strict_json import canonical_json
 from nojit.runtime.errors import NojitError
 from nojit.runtime.values import Value, decode_value, encode_value
@@ -46,6 +47,13 @@ def open_database(path: str | PathLike[str], *, create: bool = False) -> Databas
     if not create and not place.exists():
         raise FileNotFoundError(
             f"expected a database of measurements, got no such file - at {place}; create one with nojit tune run"
+        )
+    if place.exists() and not place.is_file():
+        # SQLite would put a journal beside a device
+        raise NojitError(
+            "expected a database of measurements: nojit tune run makes one",
+            got=file_kind(place.stat().st_mode),
+            where=str(place),
         )
     if not create and place.is_file() and not place.stat().st_size:
         raise NojitError(

@@ -117,6 +117,19 @@ def test_a_folder_in_its_place(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["demo.nojit"]
 
 
+@pytest.mark.parametrize("kind", ["a FIFO", "a device"])
+def test_a_special_file_is_never_replaced(tmp_path: Path, kind: str) -> None:
+    place = tmp_path / "special"
+    if kind == "a FIFO":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(os.devnull)
+    with pytest.raises(PackageError, match=f"expected to write a file, got {kind} - at "):
+        write_file(place, b"new")
+    assert not place.is_file()
+    assert list(tmp_path.iterdir()) == [place]
+
+
 def test_a_failure_to_sync_the_folder_is_told_though_the_file_is_whole(place, monkeypatch):
     def fail(_: Path) -> None:
         raise OSError(errno.EIO, "Input/output error")
@@ -128,13 +141,13 @@ def test_a_failure_to_sync_the_folder_is_told_though_the_file_is_whole(place, mo
     assert list(place.parent.iterdir()) == [place]
 
 
-def test_files_are_renamed_in_order_after_all_of_them_are_on_disk(tmp_path: Path) -> None:
+def test_of_several_files_none_is_renamed_if_one_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
-    with pytest.raises(PackageError, match=r"expected to write a file, got Is a directory - at .*/second"):
+    with pytest.raises(PackageError, match=r"expected to write a file, got a folder - at .*/second"):
         write_files({first: b"1", second: b"2", third: b"3"})
-    assert sorted(tmp_path.iterdir()) == [first, second]
-    assert first.read_bytes() == b"1"
+    # nothing is renamed before every temporary file is there
+    assert list(tmp_path.iterdir()) == [second]
 
 
 # -- the kernel fails, or the process dies, at each call that writes ---------------------------------------------------

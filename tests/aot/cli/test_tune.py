@@ -205,7 +205,7 @@ def test_a_table_with_another_key_is_refused(run: Run, database: Path) -> None:
         ),
         (("select", "toy.db", "--kernel", "toi"), 1, "expected a measured kernel: toy, got 'toi'; did you mean 'toy'?"),
         (("select", "toy.db", "--loss", "nan"), 2, "--loss"),
-        (("select", "."), 1, "unable to open database file - at ."),
+        (("select", "."), 1, "got a folder - at ."),
         (("select", "toy.db", "--max-configs", "0"), 2, "--max-configs"),
         (("evaluate", "toy.db", "--tables", "no.toml"), 1, "no.toml"),
         (

@@ -45,6 +45,14 @@ def test_what_is_written_is_read(tmp_path: Path):
     assert [each["arch"] for each in recording.processes.values()] == ["sm_90"]
 
 
+def test_a_fifo_is_not_replaced_by_a_recording(tmp_path: Path):
+    add(Writer(tmp_path / "r", FACTS))
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(RecordingError, match="expected to write a recording, got a FIFO - at "):
+        write_recording(read_recording(tmp_path / "r"), tmp_path / "fifo")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fifo", "r"]
+
+
 def test_nothing_is_written_before_the_first_line(tmp_path: Path):
     Writer(tmp_path / "r", FACTS)
     assert not (tmp_path / "r").exists()

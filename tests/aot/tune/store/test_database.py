@@ -145,9 +145,14 @@ def test_strangers_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("create", [False, True])
 def test_what_cannot_be_opened_is_named(tmp_path: Path, create: bool) -> None:
-    with pytest.raises(NojitError, match="unable to open database file") as caught:
+    with pytest.raises(NojitError, match="got a folder") as caught:
         open_database(tmp_path, create=create)
     assert caught.value.where == str(tmp_path)
+    # a journal beside it would be all that SQLite writes
+    (tmp_path / "device").symlink_to("/dev/null")
+    with pytest.raises(NojitError, match="got a device"):
+        open_database(tmp_path / "device", create=create)
+    assert [path.name for path in tmp_path.iterdir()] == ["device"]
 
 
 def test_an_empty_file_is_not_filled_by_who_reads(tmp_path: Path) -> None:
