@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nojit.runtime.base.file_kinds import check_replaceable, file_kind
+from nojit.runtime.base.file_kinds import check_regular, file_kind
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError
 
@@ -50,7 +50,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
     try:
         for path, data in files.items():
             with _write_errors(path):
-                check_replaceable(path)
+                check_regular(path)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 create_file(staged[path], data, 0o666)
         for path, temporary in staged.items():

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
+from nojit.aot.base.files import check_folder
 from nojit.aot.bench import children
 from nojit.aot.inspect.doctor import probe_driver
 from nojit.aot.manifest.archs import check_arch
-from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.format import SUFFIX
-from nojit.runtime.errors import BundleError, NojitError, PackageError
+from nojit.runtime.errors import BundleError, NojitError
 from nojit.runtime.target import spell_arch
 
 __all__ = ["LAUNCH", "build", "cold_name", "cold_source", "device_arch", "find"]
@@ -95,11 +95,9 @@ def build(folder: Path, arch: str, counts: Iterable[int] = (), *, launch: bool =
     """
     if find_spec("triton") is None:
         raise NojitError("expected Triton, which builds the measured kernels: pip install 'nojit[build]'")
+    check_folder(folder)
     sources = folder / "sources"
-    try:
-        sources.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise PackageError("expected a folder for bundles", got=worded(error), where=str(folder)) from None
+    sources.mkdir(parents=True, exist_ok=True)
     manifests = [_cold_manifest(sources, count, arch) for count in counts]
     manifests += [_LAUNCH_MANIFEST] if launch else []
     words = ["-m", "nojit", "build", *map(str, manifests), "--arch", arch, "--out", str(folder), "-q"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from nojit.aot.backends.registry import arch_of
 from nojit.aot.inspect.places import report_path
 from nojit.aot.provenance.statement import statement_path
+from nojit.runtime.base.file_kinds import file_kind
 from nojit.runtime.base.wording import worded
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
@@ -65,7 +66,7 @@ def find_leftovers(folders: Iterable[Path]) -> tuple[list[Leftover], list[str]]:
 
 def _bundles_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        got = "a file" if folder.exists() else "no such folder"
+        got = file_kind(folder.stat().st_mode) if folder.exists() else "no such folder"
         raise PackageError("expected a folder of bundles", got=got, where=str(folder))
     try:
         files = sorted(folder.iterdir())

@@ -21,6 +21,7 @@ from nojit.aot.oci.endpoints import Content, ReleaseSource
 from nojit.aot.oci.error_reasons import refusal
 from nojit.aot.oci.retries import Limits
 from nojit.aot.oci.staging import Staging, disk_errors, locked
+from nojit.runtime.base.file_kinds import file_kind
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import PackageError, RegistryError
 
@@ -169,6 +170,8 @@ class LayoutFolder:
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             what = "expected an OCI layout folder, as nojit save writes it"
             got = f"no {_MARK}" if isinstance(error, OSError) else f"a damaged {_MARK}"
+            if not self.path.is_dir():
+                got = file_kind(self.path.stat().st_mode) if self.path.exists() else "no such folder"
             raise refusal("layout", what, got=got, where=str(self.path)) from None
         if version != "1.0.0":
             what = "expected an OCI layout of version 1.0.0"

@@ -133,7 +133,7 @@ def read_signer(path: Path, password: bytes | None = None) -> CryptoSigner:
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         # the library's error tells whether the password is wrong, missing or superfluous. The exception is the one
         # wrong password in 256 that gives valid padding
-        got = (str(error).splitlines() or [""])[0]
+        got = (str(error).splitlines() or [""])[0] if b"-----BEGIN" in pem else "something else"
         what = "expected an Ed25519 private key in PEM"
         if b"ENCRYPTED" in pem or "assword" in got:
             what += ", and NOJIT_KEY_PASSWORD to be its password if it is encrypted"

@@ -1,4 +1,4 @@
-"""Kinds of files: their names in messages, and those that nojit never replaces."""
+"""Kinds of files: their names in messages, and those that nojit neither reads nor replaces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["check_replaceable", "file_kind"]
+__all__ = ["check_regular", "file_kind"]
 
 
 def file_kind(mode: int) -> str:
@@ -24,8 +24,10 @@ def file_kind(mode: int) -> str:
     return kinds.get(stat.S_IFMT(mode), "a device")
 
 
-def check_replaceable(path: Path) -> None:
-    """Check that a path is free, or leads to a regular file. As root, a rename would put a file in the place of /dev/null.
+def check_regular(path: Path | str) -> None:
+    """Check that a path is free, or leads to a regular file.
+
+    A FIFO would make its reader wait for a writer. As root, a rename would put a file in the place of /dev/null.
 
     Raises:
         OSError: it leads to a folder, a device, a FIFO or a socket.
@@ -33,7 +35,7 @@ def check_replaceable(path: Path) -> None:
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116 - pathlib is slow to import
     except OSError:
-        # a free path, or one that the write refuses
+        # a free path, or one that the caller's read or write refuses
         return
     if not stat.S_ISREG(mode):
         raise OSError(file_kind(mode))

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.runtime.base.file_kinds import check_replaceable
+from nojit.runtime.base.file_kinds import check_regular
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError
@@ -309,6 +309,7 @@ def process_files(folder: Path) -> list[Path]:
 
 def _read_file(path: Path, recording: Recording) -> None:
     try:
+        check_regular(path)
         if path.stat().st_size > _BYTES_MAX:
             raise RecordingError(f"expected a recording of at most {_BYTES_MAX} bytes", where=str(path))
         data = path.read_bytes()
@@ -352,7 +353,7 @@ def write_recording(recording: Recording, path: Path) -> None:
     data = b"".join(canonical_json(line) + b"\n" for line in recording.lines())
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(6)}")
     try:
-        check_replaceable(path)
+        check_regular(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             temporary.write_bytes(data)

@@ -58,7 +58,8 @@ def run(words: Sequence[str], variables: Mapping[str, str]) -> None:
     """
     try:
         os.execvpe(words[0], [*words], dict(variables))  # noqa: S606 - the caller's own command
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        # the first word is empty
         raise NojitError("expected a program to run", got=worded(error), where=words[0]) from None
 
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nojit.runtime import _core
+from nojit.runtime.base.file_kinds import check_regular
 from nojit.runtime.base.frozen_record import Record
 from nojit.runtime.base.suggestions import did_you_mean
-from nojit.runtime.base.wording import key_among
+from nojit.runtime.base.wording import key_among, worded
 from nojit.runtime.errors import TuningError
 from nojit.runtime.expr.expression import ExpressionError, parse
 from nojit.runtime.table.tuning import TunedDevice
@@ -113,11 +114,15 @@ def read_tuned(path: str | os.PathLike[str]) -> TunedTable:
 
     Raises:
         OSError: the file cannot be read.
-        TuningError: it is no TOML, or breaks a rule of ``docs/runtime.md``; says which, and where.
+        TuningError: it is no regular file, no TOML, or breaks a rule of ``docs/runtime.md``; says which, and where.
     """
     import tomllib
 
     name = os.fsdecode(path)
+    try:
+        check_regular(name)
+    except OSError as error:
+        raise TuningError("expected a tuned table", got=worded(error), where=name) from None
     with open(name, "rb") as file:  # noqa: PTH123 - to import pathlib takes longer than to open a bundle
         content = file.read()
     try:

@@ -17,6 +17,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from nojit.runtime.base.file_kinds import check_regular
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import CompileError
 from nojit.runtime.target import ImageArch, parse_image_arch, spell_cuda
@@ -64,6 +65,7 @@ def read_ptxas(path: Path) -> Ptxas:
         CompileError: the file is not a ptxas.
     """
     try:
+        check_regular(path)
         done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         got = worded(error)

@@ -48,8 +48,9 @@ def command(out: Output, before: Path, after: Path, exit_code: bool, ignore_tuni
     kinds = is_recording(before), is_recording(after)
     if any(kinds):
         if not all(kinds):
-            what = "expected two recordings or two bundles"
-            raise RecordingError(what, got="one of each", where=f"{before}, {after}")
+            other = after if kinds[0] else before
+            got = "one of each" if other.exists() else f"no such path as {other}"
+            raise RecordingError("expected two recordings or two bundles", got=got, where=f"{before}, {after}")
         return _compare_recordings(out, before, after, exit_code=exit_code, ignore_tuning=ignore_tuning)
     with open_bundle(before) as old, open_bundle(after) as new:
         diff = diff_bundles(old, new)

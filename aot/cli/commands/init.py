@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Arch, Output, counted, output_options
+from nojit.aot.cli.options.new_manifests import check_new_manifest
 from nojit.aot.plan.function_facts import SourcePlace
 from nojit.runtime.errors import PackageError
 
@@ -39,10 +40,8 @@ def command(out: Output, source: str, path: Path | None, archs: tuple[str, ...],
     """
     folder = Path() if path is None else path.parent
     place = _place(source, folder)
-    if path is not None and path.is_dir():
-        raise PackageError("expected a file to write the manifest to", got="a folder", where=str(path))
-    if path is not None and path.exists() and not force:
-        raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
+    if path is not None:
+        check_new_manifest(path, force=force)
     # these import msgspec and start processes
     from nojit.aot.compile.processes.source_compiler import SourceCompiler
     from nojit.aot.draft.from_source import draft_manifest

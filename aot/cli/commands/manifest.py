@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from nojit.aot.base.files import write_file
 from nojit.aot.cli.console import PLACE, Output, counted, output_options
+from nojit.aot.cli.options.new_manifests import check_new_manifest
 from nojit.runtime.errors import PackageError
 
 __all__ = ["command"]
@@ -25,8 +26,8 @@ def command(out: Output, recording: Path, path: Path | None, force: bool) -> Non
     folder tuned beside the manifest, and a grid becomes an expression if one fits all recorded launches. A build of the manifest imports the
     kernels, so it needs the program's packages.
     """
-    if path is not None and path.exists() and not force:
-        raise PackageError("expected a manifest that does not exist: overwrite it with --force", where=str(path))
+    if path is not None:
+        check_new_manifest(path, force=force)
     # these import msgspec
     from nojit.aot.draft.from_recording import manifest_of
     from nojit.aot.recorded_builds.inputs import bundle_name, read_recordings

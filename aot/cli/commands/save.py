@@ -30,6 +30,8 @@ def command(out: Output, words: tuple[str, ...], tag: str, insecure: bool) -> No
     or a layout folder, to which the release is added; `nojit load` reads it, as do skopeo and oras. A second run goes on where an
     interrupted one stopped.
     """
+    if "" in words:
+        raise click.UsageError("expected an address, bundles or a folder, got ''")
     *sources, last = words
     if not sources or last.startswith(SCHEME):
         raise click.UsageError("expected an address or bundles, and then the folder to write to")

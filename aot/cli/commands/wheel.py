@@ -16,6 +16,7 @@ from nojit.aot.signing.shipped_bundles import VerifiedBundle
 from nojit.aot.wheel.make import Layout, MadeFile, check_apart, check_folder, make_files, release_of
 from nojit.aot.wheel.metadata import Facts
 from nojit.aot.wheel.wheel_variants import misled
+from nojit.runtime.base.file_kinds import check_regular
 from nojit.runtime.base.wording import worded
 from nojit.runtime.discovery.installed import normalized
 from nojit.runtime.errors import PackageError
@@ -131,6 +132,7 @@ def _read_licenses(paths: Sequence[Path]) -> dict[str, bytes]:
         if path.name in texts:
             raise PackageError("expected licence files of different names", got=f"{path.name} twice")
         try:
+            check_regular(path)
             texts[path.name] = path.read_bytes()
         except OSError as error:
             raise PackageError("expected a licence file", got=worded(error), where=str(path)) from None

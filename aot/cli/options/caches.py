@@ -27,7 +27,7 @@ _FLAGS: Final = {"0": False, "1": True}
 
 def _url(_context: click.Context, _param: click.Parameter, text: str | None) -> str | None:
     """Check the URL of a shared cache, as a callback of click."""
-    if not text:
+    if text is None:
         return None
     try:
         return check_url(text)

@@ -111,7 +111,8 @@ def find_triton(name: str, place: Path) -> InstalledTriton:
 
 
 def _asked(place: Path) -> Any:
-    program = place / "bin" / "python" if place.is_dir() else place
+    # absolute: a name alone would be searched in PATH
+    program = (place / "bin" / "python" if place.is_dir() else place).absolute()
     what = (
         f"expected a virtual environment with Triton, or its Python: python -m venv {place}, and install triton there"
     )

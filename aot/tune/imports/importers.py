@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from nojit.runtime.base.file_kinds import check_regular
 from nojit.runtime.base.launch_options import TUNABLE
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.base.wording import key_among, worded
@@ -86,6 +87,7 @@ def read_foreign(path: Path) -> ForeignFile:
 def _load(path: Path) -> dict[str, Any]:
     where = str(path)
     try:
+        check_regular(path)
         with path.open("rb") as file:
             content = file.read(_SIZE_MAX + 1)
     except OSError as error:

@@ -10,6 +10,8 @@ from pathlib import Path
 from nojit.aot.base.files import write_file
 from nojit.aot.tune.report.measurements import KernelReport
 from nojit.aot.tune.select.summaries import QualityFacts
+from nojit.runtime.base.file_kinds import check_regular
+from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import TuningError
 
 __all__ = ["BEGIN", "END", "render_markdown", "update_page"]
@@ -51,11 +53,14 @@ def update_page(page: Path, reports: Sequence[KernelReport], quality: Sequence[Q
     because the old rows describe another tuned table.
 
     Raises:
-        TuningError: the page lacks the marks.
-        OSError: the page cannot be read.
+        TuningError: the page cannot be read, or lacks the marks.
         PackageError: the page cannot be written.
     """
-    old = page.read_text(encoding="utf-8") if page.exists() else BEGIN + END + "\n"
+    try:
+        check_regular(page)
+        old = page.read_text(encoding="utf-8") if page.exists() else BEGIN + END + "\n"
+    except (OSError, UnicodeDecodeError) as error:
+        raise TuningError("expected a page in Markdown", got=worded(error), where=str(page)) from None
     before, begin, rest = old.partition(BEGIN)
     inside, end, after = rest.partition(END)
     if not begin or not end:

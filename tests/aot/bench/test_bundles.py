@@ -51,7 +51,7 @@ def test_building_needs_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundles, "find_spec", lambda _: True)
     (tmp_path / "file").touch()
-    with pytest.raises(PackageError, match=r"expected a folder for bundles, got .* - at .*file\Z"):
+    with pytest.raises(PackageError, match=r"expected a folder to write to, got a file - at .*file\Z"):
         bundles.build(tmp_path / "file", "sm_90", (1,))
 
 

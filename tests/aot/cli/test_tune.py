@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -235,10 +236,7 @@ def test_what_no_table_can_hold_is_not_imported(run: Run, tmp_path: Path) -> Non
     words = ("tune", "import", *IMPORT, "--key", "tokens", "--out", tmp_path / "out")
     folder = run(*words, tmp_path)
     assert folder.exit_code == 1
-    assert (
-        f"expected a file of Triton's autotuner or of an LLM server, got Is a directory - at {tmp_path}"
-        in folder.stderr
-    )
+    assert f"expected a file of Triton's autotuner or of an LLM server, got a folder - at {tmp_path}" in folder.stderr
     for option in ("--multiprocessors", "--memory-bytes"):
         huge = run(*words, path, option, 2**63)
         assert huge.exit_code == 2
@@ -309,7 +307,16 @@ def test_a_page_without_marks_is_refused_before_anything_is_written(run: Run, da
     pytest.importorskip("sklearn")
     Path("r.md").write_text("mine\n")
     assert run("tune", "report", database, "--out", "r.html", "--markdown", "r.md").exit_code == 1
+    os.mkfifo("fifo.md")
+    result = run("tune", "report", database, "--out", "r.html", "--markdown", "fifo.md")
+    assert "error: expected a page in Markdown, got a FIFO - at fifo.md" in result.stderr
     assert not Path("r.html").exists()
+
+
+def test_a_fifo_for_a_tuned_table_is_not_waited_for(run: Run, database: Path) -> None:
+    os.mkfifo("fifo.toml")
+    result = run("tune", "evaluate", database, "--tables", "fifo.toml")
+    assert (result.exit_code, "expected a tuned table, got a FIFO - at fifo.toml" in result.stderr) == (1, True)
 
 
 def test_report_names_the_extra_that_it_needs(run: Run, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,8 @@ def test_a_triton_of_one_ptxas(triton: Path) -> None:
 def test_what_is_no_ptxas_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=r"expected a ptxas: name another with --ptxas, got .*No such file"):
         read_ptxas(tmp_path / "missing")
+    with pytest.raises(CompileError, match="expected a ptxas: name another with --ptxas, got a folder - at"):
+        read_ptxas(tmp_path)
     with pytest.raises(CompileError, match="expected a ptxas that prints its version"):
         read_ptxas(program(tmp_path / "other", "hello"))
     with pytest.raises(CompileError, match="expected a ptxas that prints its version"):

@@ -112,6 +112,12 @@ def test_a_public_key_in_the_way_leaves_no_private_one(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.pem.pub"]
 
 
+def test_a_file_that_is_no_key_is_named_without_the_librarys_words(tmp_path: Path) -> None:
+    (tmp_path / "a.pem").write_text("text\n")
+    with pytest.raises(PackageError, match="expected an Ed25519 private key in PEM, got something else - at"):
+        read_signer(tmp_path / "a.pem", None)
+
+
 def test_a_key_can_be_encrypted(tmp_path: Path) -> None:
     made = make_key(tmp_path / "a.pem", b"secret")
     assert read_signer(Path(made.private), b"secret").public_key.keyid == made.key_id

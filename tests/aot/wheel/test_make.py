@@ -355,6 +355,9 @@ def test_what_no_wheel_can_be_is_refused(bundles: Make, wheel: Wheel, words: tup
 
 
 def test_wrong_places_are_refused(bundles: Make, wheel: Wheel, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    words = ("--license-file", tmp_path / "fifo")
+    assert "expected a licence file, got a FIFO" in wheel(bundles("sm_90a"), *words, code=1).stderr
     (tmp_path / "empty").mkdir()
     assert "expected a folder with *.nojit files" in wheel(tmp_path / "empty", code=1).stderr
     assert "expected a bundle file" in wheel(tmp_path / "missing.nojit", code=1).stderr

@@ -106,3 +106,5 @@ def test_a_path_that_does_not_exist_is_an_error_before_the_program_starts(tmp_pa
 def test_a_program_that_cannot_run_is_an_error() -> None:
     with pytest.raises(NojitError, match="expected a program to run, got No such file or directory - at /no/program"):
         run.run(["/no/program"], os.environ)
+    with pytest.raises(NojitError, match=r"expected a program to run, got .*empty"):
+        run.run([""], os.environ)
