@@ -339,6 +339,6 @@ class TestRefusals:
     def test_a_file_that_cannot_be_read(self, project):
         project.tune()
         (project.folder / "tuned" / "folder.toml").mkdir()
-        assert "expected a readable file" in project.refusal()
+        assert "expected a tuned table, got a folder" in project.refusal()
         with pytest.raises(TuningError):
             project.plan()
