@@ -66,7 +66,7 @@ def _expand(entry: ManifestEntry, arch: str, wanted: Wanted) -> ExpandedKernel:
 
 def _expand_for_chip(entry: ManifestEntry, arch: str, wanted: Wanted) -> ExpandedKernel:
     spec, where, most = entry.spec, entry.key, wanted.most
-    tables = tuple(table for table in entry.tuned if table.device.arch == arch)
+    tables = entry.tuned_for(arch)
     if wanted.tuning:
         space = expand_space(narrowed(spec, tables, entry.toolchains) if wanted.retune else spec, arch, where, most)
         return ExpandedKernel(entry, arch, Expansion(space.variants, space.excluded), space.pruned)

@@ -93,6 +93,10 @@ class ManifestEntry:
         """Key path of the entry in the manifest."""
         return self.read.key
 
+    def tuned_for(self, arch: str) -> tuple[TunedTable, ...]:
+        """Return the kernel's tuned tables for an arch. They name chips, not families."""
+        return tuple(table for table in self.tuned if table.device.arch == chip_of(arch))
+
 
 def check_kernel(name: str, entries: Sequence[ManifestEntry], *, tuning: bool) -> None:
     """Raise `ManifestError` if no entry has the requested kernel, or if it lacks the space that a tuning build needs.
@@ -106,7 +110,8 @@ def check_kernel(name: str, entries: Sequence[ManifestEntry], *, tuning: bool) -
     spec = known[name]
     if tuning and not spec.has_space:
         raise ManifestError(
-            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning", got=repr(name)
+            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning or --retune",
+            got=repr(name),
         )
 
 

@@ -59,6 +59,8 @@ class Plan:
     """The kernels with at least one variant for this arch and profile, sorted by name."""
     retune: bool = False
     """True for a tuning bundle that has only the configs of the manifests and of tuned tables."""
+    untuned: tuple[str, ...] = ()
+    """Names of the kernels of such a bundle that have no tuned table for the arch."""
     tuning: bool = False
     """True for a tuning bundle, in which configs that fail to compile or are not worth measuring are skipped."""
     manifests: tuple[Path, ...] = ()

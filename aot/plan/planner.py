@@ -112,7 +112,9 @@ def make_plans(
     for each, used, expansions in zip(work, profiles, listed, strict=True):
         planned = [plan_kernel(expanded, compilers[each.bundle.name], mistakes) for expanded in expansions]
         plan = each.plan(tuple(kernel for kernel in planned if kernel), used, tuning=tuning)
-        plans.append(replace(plan, retune=retune))
+        tabled = {entry.spec.name for entry in each.entries if entry.tuned_for(each.arch)}
+        untuned = tuple(kernel.spec.name for kernel in plan.kernels if kernel.spec.name not in tabled)
+        plans.append(replace(plan, retune=retune, untuned=untuned if retune else ()))
     mistakes.raise_found()
     return plans
 

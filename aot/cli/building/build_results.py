@@ -34,6 +34,7 @@ __all__ = [
     "show_targets",
     "show_twins",
     "tell_of_kept",
+    "tell_of_untuned",
     "warn_of_absent",
 ]
 
@@ -125,6 +126,14 @@ def tell_of_kept(view: View, plans: Sequence[Plan]) -> None:
             view.note(f"{plan.file_name} keeps {few(plan.kept, _FEW)}, of {plan.in_place} in profile {plan.profile}")
         if plan.gone:
             view.warn(f"{plan.file_name} loses {few(plan.gone, _FEW)}, of {plan.in_place}: no manifest lists it")
+
+
+def tell_of_untuned(view: View, plans: Sequence[Plan]) -> None:
+    """Show, as a note, the kernels that `--retune` builds only with their manifests' configs, because they have no tuned table."""
+    for plan in plans:
+        if plan.untuned:
+            what = "only the configs of their manifests are built; --tuning builds their whole spaces"
+            view.note(f"no tuned table for {plan.arch} of {few(plan.untuned, _FEW)}: {what}")
 
 
 def _warn_of_bundles(view: View, empty: Sequence[Plan], spaced: set[str], what: str) -> None:

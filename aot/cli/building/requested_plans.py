@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nojit.aot.cli.building.build_results import tell_of_kept, warn_of_absent
+from nojit.aot.cli.building.build_results import tell_of_kept, tell_of_untuned, warn_of_absent
 from nojit.aot.cli.options.build_request import Request
 from nojit.aot.cli.progress.build_progress import View
 from nojit.aot.inspect.bundles_in_place import read_in_place
@@ -97,10 +97,13 @@ def _plan_manifests(
     plans = [plan for plan in planned if plan.kernels]
     if request.tuning and not plans and not absent:
         raise ManifestError(
-            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning", got="none", where=where
+            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning or --retune",
+            got="none",
+            where=where,
         )
     warn_of_absent(view, planned, absent, [version for _, version in compiler.tritons])
     tell_of_kept(view, plans)
+    tell_of_untuned(view, plans)
     if not plans:
         raise ManifestError(
             "expected a variant to build; check --kernel, --profile and --arch", got="none", where=where

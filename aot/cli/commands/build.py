@@ -231,11 +231,14 @@ def command(  # noqa: PLR0917 - click passes each by name
     Triton's other one (CUDA 12), or --ptxas.
     """
     _check_options(places or (_MANIFESTS,))
+    if retune and untuned:
+        raise click.UsageError("expected --retune without --no-tuned: it builds the configs of the tuned tables")
     tuning |= retune
     if plan_ and (dry_run or debug_info == "twin"):
         raise click.UsageError("expected --plan without --dry-run and --debug-info: it writes no bundle")
     if tuning and profile == "core":
-        raise click.UsageError("expected --profile full with --tuning, got core: a space has no profiles")
+        option = "--retune" if retune else "--tuning"
+        raise click.UsageError(f"expected --profile full with {option}, got core: a space has no profiles")
     request = Request(
         places=places or (_MANIFESTS,),
         archs=tuple(dict.fromkeys(archs)),

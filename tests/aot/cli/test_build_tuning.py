@@ -129,16 +129,18 @@ def test_dry_run_counts_what_rules_leave_out(run: Run, use_compiler: Use, tuned:
     [
         (
             ("--kernel", "neg"),
-            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning, got 'neg'",
+            "expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning or --retune, got 'neg'",
         ),
         (("--kernel", "ad"), "expected a kernel of the manifests, got 'ad'; did you mean 'add'?"),
         (("--profile", "core"), "expected --profile full with --tuning"),
+        (("--profile", "core", "--retune"), "expected --profile full with --retune"),
+        (("--retune", "--no-tuned"), "expected --retune without --no-tuned"),
     ],
 )
 def test_refusals(run: Run, use_compiler: Use, tuned: Path, words: tuple[str, ...], expected: str) -> None:
     use_compiler()
     result = run("build", tuned, "--tuning", *words, "--dry-run")
-    assert result.exit_code == (2 if "core" in words else 1)
+    assert result.exit_code == (2 if expected.startswith("expected --") else 1)
     assert expected in result.stderr
 
 
@@ -157,7 +159,7 @@ def test_without_any_space_there_is_nothing_to_build(run: Run, use_compiler: Use
     assert result.exit_code == 1
     assert (
         result.stderr
-        == f"error: expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning, got none - at {manifest}\n"
+        == f"error: expected a kernel with a [[kernel.tuning.space]]: add one, or leave out --tuning or --retune, got none - at {manifest}\n"
     )
 
 
@@ -201,11 +203,17 @@ def test_a_bundle_to_tune_again_has_the_configs_of_manifests_and_tables(
 
 
 def test_without_a_table_only_the_manifests_configs_are_tuned_again(
-    document: Document, use_compiler: Use, tuned: Path
+    run: Run, document: Document, use_compiler: Use, tuned: Path
 ) -> None:
     use_compiler()
     (bundle,) = document("build", tuned, "--retune", "--dry-run")["bundles"]
     assert [(each["name"], each["variants"]) for each in bundle["kernels"]] == [("add", 4)]
+    said = "no tuned table for sm_90 of add: only the configs of their manifests are built; --tuning builds their whole spaces"
+    assert said in run("build", tuned, "--retune", "--dry-run").stderr.splitlines()
+    (tuned.parent / "tuned").mkdir()
+    (tuned.parent / "tuned" / "add.toml").write_text(TABLE, encoding="utf-8")
+    for option in ("--retune", "--tuning"):
+        assert "no tuned table" not in run("build", tuned, option, "--dry-run").stderr
 
 
 @pytest.mark.parametrize(("limit", "warned"), [(4, True), (8, False)])
