@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Final
 
 import torch
@@ -34,7 +34,7 @@ _GRID_MOST: Final = 65535
 """The most batches, and heads of keys, of the kernel for one query: they are dimensions of its grid."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Decoding:
     """Operands, mask, score modification and sizes of a call."""
 
@@ -56,7 +56,7 @@ class Decoding:
         alone = self.mask.words.mode == "bitmap" and self.mask.spans is not None and self.mask.spans.shape[1] > 1
         return 1 if alone else self.sizes.group
 
-    @property
+    @cached_property
     def is_one(self) -> bool:
         """True if `flex_decoding_one` serves the call: one aligned 16-bit query of each sequence, a band, scores as they are."""
         sizes = self.sizes

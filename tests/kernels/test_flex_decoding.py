@@ -407,6 +407,14 @@ def test_kernels_of_calls():
     assert kernels(one, None, bitmap, splits=1) == ["flex_decoding_blocks"]
 
 
+def test_a_call_asks_once_which_kernel_serves_it(monkeypatch):
+    asked = []
+    monkeypatch.setattr(launch, "is_unaligned", lambda *operands: asked.append(operands) or False)
+    q, k, v = make(1, 8, 2, 1, 64, 64, dtype=torch.float16)
+    assert launched(lambda: flex_decoding(q, k, v, enable_gqa=True)) == ["flex_decoding_one"]
+    assert len(asked) == 1
+
+
 def test_a_library_without_the_kernel_for_one_query_runs_the_other():
     call = make(1, 4, 2, 1, 300, 64, dtype=torch.float16)
     assert launched(lambda: check(*call, splits=1), absent=[launch.ONE]) == ["flex_decoding"]
