@@ -16,16 +16,18 @@ from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_few_weight_grad import few_boxes, launch_few_weight_grad, runs_few_weight_grad
 from nojit.kernels.conv.launch_merge import MERGE
 from nojit.kernels.conv.launch_pointers import Sum, launch_weight_product
-from nojit.kernels.conv.launch_sm90 import ROWS, MapsRun, result_boxes
+from nojit.kernels.conv.launch_sm90 import ROWS, Boxes, MapsRun, result_boxes
 from nojit.kernels.conv.launch_sm90_weight_grad import (
+    HALO,
     launch_mapped_weight_grad,
     runs_mapped_weight_grad,
+    weight_strips,
 )
 from nojit.kernels.conv.launch_unfold import COPY_BYTES, VECTOR, VectorInput, own_form, unfold, unfolded_form
 from nojit.kernels.conv.layouts import is_described, is_half
 from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
-from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED, REORDERED
-from nojit.kernels.products.tile_costs import Tiling, Work
+from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED, REORDERED, STRIPS
+from nojit.kernels.products.tile_costs import Tiling, Work, straddling
 from torch import Tensor
 
 __all__ = ["launch_fast_weight_grad"]
@@ -45,6 +47,8 @@ class _Way(NamedTuple):
     source: VectorInput | None
     """The form of the input; None for groups."""
     unfolds: bool
+    strips: Boxes | None = None
+    """Boxes one position high, for the halo kernel; None for another."""
 
 
 def launch_fast_weight_grad(
@@ -75,7 +79,7 @@ def _launch_way(way: _Way, writer: RecipeWriter, one: Sum, grad: Tensor, x: Tens
         return
     if source is not None and way.unfolds:
         one, x, together = source.over(one), writer.make(torch.movedim, x, -1, 1), source.together
-    launch_mapped_weight_grad(writer, one, together, grad, x, out, tiling)
+    launch_mapped_weight_grad(writer, one, together, grad, x, out, tiling, way.strips)
 
 
 def _is_product(one: Sum, grad: Tensor) -> bool:
@@ -134,12 +138,30 @@ def _few(one: Sum, source: VectorInput, grad: Tensor, out: Tensor, *, unfolds: b
 
 
 def _mapped(one: Sum, its: Sum, source: VectorInput | None, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
-    """List the ways of the sm_90 kernel; `its`: the sum over the input in the form `source`."""
-    cols = math.prod(its.sweep.taps) * -(-its.c_len // ROWS) * ROWS
+    """List the ways of the sm_90 kernels; `its`: the sum over the input in the form `source`."""
+    taps = math.prod(its.sweep.taps)
     moved, more = _moved(one, grad, source, unfolds=unfolds)
-    boxes = result_boxes(its).rows // ROWS
+
+    def work(wide: int, boxes: int) -> Work:
+        """Return the product over `boxes` whose input channels are padded to multiples of `wide`."""
+        cols = taps * -(-its.c_len // wide) * wide
+        return _work(one.groups * one.n_len, cols, boxes, moved, processors(grad))
+
+    whole = work(ROWS, result_boxes(its).rows // ROWS)
     # narrow weights fill no wide tile, and the manifest builds none for them
-    tiles = [tile for tile in MAPPED if tile.rows == ROWS or (one.n_len > ROWS and 2 * cols > tile.cols)]
-    work = _work(one.groups * one.n_len, cols, boxes, moved, processors(grad))
-    for plan in plans(tiles, work, merges=unfolds, more=more):
+    tiles = [tile for tile in MAPPED if tile.rows == ROWS or (one.n_len > ROWS and 2 * whole.sizes[2] > tile.cols)]
+    for plan in plans(tiles, whole, merges=unfolds, more=more):
         yield _Way(plan, is_few=False, source=source, unfolds=unfolds)
+    strips = weight_strips(its) if library.is_built(HALO) else None
+    if strips is None:
+        return
+    shared, height = its.sweep.taps[1], its.sweep.out[1]
+    # before the first row of a strip, the kernel copies the input of the upper taps alone
+    boxes = strips.rows // ROWS // height * (height + shared // 2)
+    straddles = straddling(one.n_len, its.c_len, grad.element_size())
+    for tile in STRIPS:
+        wide, rest = divmod(tile.cols, shared)
+        if rest or (wide > ROWS and its.c_len <= ROWS) or (tile.rows > ROWS and one.n_len <= ROWS):
+            continue
+        for plan in plans([tile], work(wide, boxes)._replace(straddles=straddles), merges=unfolds, more=more):
+            yield _Way(plan, is_few=False, source=source, unfolds=unfolds, strips=strips)

@@ -46,12 +46,14 @@ ROLES: Final[Mapping[str, Roles]] = {
     "conv_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TRANSPOSED")),
     "conv_halo_sm90": Roles(("BLOCK_M", "BLOCK_N", "STAGES", "KEPT"), (), ("TRANSPOSED", "TAPS")),
     "conv_weight_grad_sm90": Roles(_OVER_MAPS, (), ("PANEL",)),
+    "conv_weight_grad_halo_sm90": Roles(_OVER_MAPS, (), ("PANEL", "TAPS")),
 }
 _UNTUNED: Final = {
     "conv_few_grad",
     "conv_few_weight_grad",
     "conv_planes",
     "conv_unfold",
+    "conv_weight_grad_halo_sm90",
     "conv_weight_grad_sm90",
     "conv_weight_merge",
 }

@@ -9,7 +9,7 @@ from typing import Final
 
 from nojit.kernels.products.tile_costs import read_tiles
 
-__all__ = ["BOX", "FEW", "MAPPED", "REORDERED"]
+__all__ = ["BOX", "FEW", "MAPPED", "REORDERED", "STRIPS"]
 
 BOX: Final = 64
 """Positions of a step."""
@@ -30,3 +30,11 @@ MAPPED: Final = read_tiles("""
      128   256   3578  2018   592      228     0      0     0    0.08         0   2235    27      0.00281
 """)
 """Tiles of `conv_weight_grad_sm90`: channels of the output, taps and padded channels of the input."""
+STRIPS: Final = read_tiles("""
+    rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
+      64   192    859  3206   192       49    28     31    75    0.00         0   2235    27      0.00281
+     128   192    885  2469   407       40    25      0    35    0.00         0   2235    27      0.00281
+      64   384   2438  3181   394       38     0     20     0    0.00         0   2235    27      0.00281
+      64   320   1680  1819   386        0     0      0     0    0.00         0   2235    27      0.00281
+""")
+"""Tiles of `conv_weight_grad_halo_sm90`: channels of the output, and 64 or 128 of the input at all taps of a column."""

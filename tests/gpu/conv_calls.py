@@ -304,6 +304,18 @@ def _weight_cases() -> Iterator[Case]:
         yield Case(dtype, (4, 40, 64, 28, 28), parts=parts, tile=(tile.rows, tile.cols))
     for dtype, tile, parts in itertools.product(_HALVES, weight_grad_costs.MAPPED, (1, 3, 12)):
         yield Case(dtype, (4, 128, 192, 28, 28), parts=parts, tile=(tile.rows, tile.cols))
+    for dtype, tile, parts in itertools.product(_HALVES, weight_grad_costs.STRIPS, (1, 3, 12)):
+        yield Case(
+            dtype, (4, 128, 192, 28, 28), 5 if tile.cols % 5 == 0 else 3, parts=parts, tile=(tile.rows, tile.cols)
+        )
+    for dtype, parts in itertools.product(_HALVES, (1, 3)):
+        # unfolded first, and parts without rows
+        yield Case(dtype, (4, 70, 192, 28, 28), parts=parts, tile=(64, 192))
+        yield Case(dtype, (1, 136, 136, 3, 3), 3, {}, parts=parts, tile=(128, 192))
+    for dtype, parts in itertools.product(_HALVES, (1, 5)):
+        yield Case(dtype, (2, 72, 136, 5, 18, 19), parts=parts, tile=(128, 192))
+        words = {"padding": (2, 1), "stride": (1, 2), "dilation": (1, 3)}
+        yield Case(dtype, (2, 72, 136, 5, 19), 3, words, parts=parts, tile=(64, 384))
     # many parts of many fp32 weights
     yield Case(torch.float32, (4, 128, 192, 28, 28), parts=12)
 

@@ -13,7 +13,7 @@ def work(rows: int, cols: int, boxes: int) -> Work:
     return Work((1, rows, cols, 64 * boxes), 132, 64, 1.0, (False, False))
 
 
-@pytest.mark.parametrize("tiles", [weight_grad_costs.FEW, weight_grad_costs.MAPPED])
+@pytest.mark.parametrize("tiles", [weight_grad_costs.FEW, weight_grad_costs.MAPPED, weight_grad_costs.STRIPS])
 def test_parts_of_weight_gradients_have_boxes_each(tiles):
     found = list(plans(tiles, work(128, 128, 5), merges=False))
     assert {plan.parts for plan in found} == {1, 2, 3, 4, 5}

@@ -22,8 +22,10 @@ from nojit.kernels.conv import (
 )
 from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sm90 import ROWS, boxes_of, pixel_of
+from nojit.kernels.conv.launch_sm90_weight_grad import HALO
 from nojit.kernels.conv.launch_sums import Way
 from nojit.kernels.conv.plan_costs import Plan
+from nojit.kernels.conv.weight_grad_costs import STRIPS as STRIPS_OF_WEIGHTS
 from nojit.kernels.manifest_kernels import by_position
 from nojit.kernels.products.tile_costs import Tile, Tiling
 from nojit.runtime.errors import KernelNotFoundError
@@ -52,16 +54,18 @@ FILES = {
     "conv_sm90": "kernel_sm90.py",
     "conv_halo_sm90": "kernel_sm90_halo.py",
     "conv_weight_grad_sm90": "kernel_sm90_grad.py",
+    "conv_weight_grad_halo_sm90": "kernel_sm90_grad_halo.py",
 }
 LAST = torch.channels_last
 chosen: dict[str, int] = {}
 of_strips: dict[str, int] = {}
+of_weight_strips: dict[str, int] = {}
 asked: list[str] = []
 
 
 def provide(name: str):
     """Give kernels as Python; the sums of parts too. Other kernels must do without those that are only faster."""
-    if name in {"conv_few_grad", "conv_few_weight_grad"}:
+    if name in {"conv_few_grad", "conv_few_weight_grad"} or (name == HALO and not of_weight_strips):
         raise KernelNotFoundError("another kernel computes the same", got=name)
 
     def launch(*args: Any, **named: Any) -> None:
@@ -74,7 +78,7 @@ def provide(name: str):
         kernel = load(f"{name}_kernel", *(KERNELS / path for path in paths))
         panel = named.get("PANEL", ROWS)
         blocks = [(1, 1, 1, ROWS, ROWS), (ROWS, 1, 1, 1, ROWS), (1, 1, ROWS, 1, panel)]
-        config = of_strips if name == "conv_halo_sm90" else chosen
+        config = {"conv_halo_sm90": of_strips, HALO: of_weight_strips}.get(name, chosen)
         kernel(PROGRAMS, *(argument(value, blocks[min(at, 2)]) for at, value in enumerate(args)), **{**config, **named})
 
     return launch
@@ -140,6 +144,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(launch_sm90, "takes_maps", lambda value: value.element_size() == 2)
     op_autograd.MEMO.forget()
     chosen.clear()
+    of_weight_strips.clear()
     chosen.update(TILES["64 x 64"])
     asked.clear()
     with library.override(provide):
@@ -321,6 +326,34 @@ def test_narrow_convolutions_share_what_taps_meet(shape, channels, taps, words, 
         )
         conv2d(*(value.contiguous(memory_format=LAST) for value in values), **words)
     assert names[0] == ("conv_halo_sm90" if serves else "conv_sm90")
+
+
+WEIGHT_STRIPS = {
+    "padded": ((2, 72, 7, 9), 64, (3, 3), {"padding": 1}),
+    "of many boxes": ((3, 64, 5, 70), 136, (3, 3), {"padding": 1}),
+    "few": ((9, 40, 8, 5), 200, (3, 2), {"padding": (2, 0)}),
+    "apart": ((1, 64, 11, 12), 40, (3, 3), {"padding": 1, "stride": (1, 2), "dilation": (1, 3)}),
+    "of five": ((3, 136, 6, 8), 64, (5, 5), {"padding": 2}),
+    "volume": ((2, 64, 4, 5, 6), 72, (3, 3, 3), {"padding": 1, "stride": (2, 1, 1)}),
+    "lower than its padding": ((2, 64, 1, 9), 64, (3, 3), {"padding": (2, 1)}),
+}
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5, 11])
+@pytest.mark.parametrize(("rows", "cols"), [(64, 64), (128, 64), (64, 128)])
+@pytest.mark.parametrize("case", WEIGHT_STRIPS.values(), ids=WEIGHT_STRIPS.keys())
+def test_weight_gradients_copy_what_a_column_of_taps_shares_once(case, rows, cols, parts, monkeypatch):
+    shape, channels, taps, words = case
+    of_weight_strips.update(GROUP=2, STAGES=taps[-2] + 1)
+    its = [tile for tile in STRIPS_OF_WEIGHTS if tile.rows <= rows and tile.cols <= cols * taps[-2]]
+    serve_few(monkeypatch)
+
+    def plans(tiles: Sequence[Tile], *_: Any, **__: Any) -> list[Plan]:
+        return [Plan(1000.0 * (tile not in its) - tile.rows - tile.cols, tile.rows, tile.cols, parts) for tile in tiles]
+
+    monkeypatch.setattr(launch_weight_grad, "plans", plans)
+    check(conv2d if len(taps) == 2 else conv3d, operands(shape, channels, taps), **words)
+    assert HALO in asked
 
 
 @pytest.mark.parametrize("seed", range(4))

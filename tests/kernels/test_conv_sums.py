@@ -134,7 +134,11 @@ def drawn(seed: int) -> tuple[Any, ...]:
     return sizes, rng.choice((1, 3, 5)), rng.choice((1, 2, 3)), groups, how
 
 
-@pytest.mark.parametrize("seed", range(24))
+SHARING = (25, 43, 50)
+"""Seeds of weight gradients whose taps may share rows."""
+
+
+@pytest.mark.parametrize("seed", [*range(24), *SHARING])
 def test_every_way_of_a_weight_gradient_has_a_kernel(seed, monkeypatch):
     (batch, channels, side, results, *frames), taps, stride, groups, how = drawn(seed)
     positions, kernel = (*frames, side, side), (taps,) * (2 + len(frames))
@@ -151,8 +155,9 @@ def test_every_way_of_a_weight_gradient_has_a_kernel(seed, monkeypatch):
 
     monkeypatch.setattr(launch_weight_grad, "_ways", launch_all)
     launch.run_weight_grad(writer, *writer.operands, weight, around, groups, "ieee")
-    named = [facts for name, facts in launches if name == "conv_weight_grad_sm90"]
-    assert all(is_served("conv_weight_grad_sm90", facts) for facts in named)
+    for kernel in ("conv_weight_grad_sm90", "conv_weight_grad_halo_sm90"):
+        assert all(is_served(kernel, facts) for name, facts in launches if name == kernel)
+    assert seed not in SHARING or "conv_weight_grad_halo_sm90" in {name for name, _ in launches}
 
 
 @pytest.mark.parametrize("call", [convolve, differentiate])

@@ -144,6 +144,7 @@ UNTUNED = {
     "conv_few_weight_grad",
     "conv_planes",
     "conv_unfold",
+    "conv_weight_grad_halo_sm90",
     "conv_weight_grad_sm90",
     "conv_weight_merge",
     "conv_halo_sm90",
