@@ -249,7 +249,7 @@ class KernelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     aligned_only: Annotated[
         str,
         Meta(
-            description="The reason why a case has no variant without hints and `requires`. Without a reason, such a case is an error."
+            description="The reason to serve only some calls: no variant is built without hints, if any are listed, and every config may have a `requires`. Without a reason, a case must serve every call."
         ),
     ] = ""
     ignores: Annotated[

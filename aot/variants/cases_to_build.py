@@ -98,7 +98,8 @@ def _hints_of(spec: KernelSpec, where: str) -> tuple[WrittenHints, ...]:
         place = f"{where}.partial_hints[{i}]"
         most = len(partial.hints) if partial.missing is None else partial.missing
         written += subsets(partial.hints, most, partial.at_most, place)
-    return (*written, WrittenHints(f"{where}.hints", ()))
+    general = [] if written and spec.aligned_only else [WrittenHints(f"{where}.hints", ())]
+    return (*written, *general)
 
 
 def hint_places(spec: KernelSpec, where: str) -> dict[tuple[str, int], str]:

@@ -364,12 +364,11 @@ class TestRules:
             params={"n": "i32"},
             matrix={"D": [64, 128]},
             derived={"EVEN": "n == 8"},
-            hints=[{"n": 16}],
             exclude=[{"when": "D == 128"}, {"when": "D == 64 and not EVEN"}],
             aligned_only="the test asks for n == 8",
         )
-        assert expansion.excluded == 6
-        assert constexprs(expansion, "EVEN") == [True, True]
+        assert expansion.excluded == 3
+        assert constexprs(expansion, "EVEN") == [True]
 
     def test_excluding_all_of_a_case_is_no_mistake(self):
         assert expand(matrix={"D": [1, 2]}, exclude=[{"when": "true"}]) == Expansion((), 2)
@@ -427,6 +426,22 @@ class TestEveryCallIsServed:
     def test_a_reason_allows_it(self):
         expansion = expand(params={"x": "*fp16"}, configs=ALIGNED, aligned_only="TMA needs 16 bytes")
         assert hint_sets(expansion) == [{"x": 16}]
+
+    @pytest.mark.parametrize(
+        ("listed", "built"),
+        [
+            ({"hints": [{"x": 16}]}, [{"x": 16}]),
+            (
+                {"partial_hints": [{"hints": {"x": 16, "n": 16}, "missing": 1}]},
+                [{"x": 16, "n": 16}, {"x": 16}, {"n": 16}],
+            ),
+            ({}, [{}]),
+        ],
+    )
+    def test_a_reason_leaves_out_the_variants_without_hints(self, listed, built):
+        fields = {"params": {"x": "*fp16", "n": "i32"}, **listed}
+        assert hint_sets(expand(**fields, aligned_only="TMA needs 16 bytes")) == built
+        assert {} in hint_sets(expand(**fields))
 
     def test_each_case_counts_for_itself(self):
         configs = [*ALIGNED, {"A": 2, "when": "d == 'fp16'"}]
@@ -512,7 +527,7 @@ def count(entry: Entry, arch: str) -> int | None:
                     frozenset(
                         (param, hint) for param, hint in (REQUIRES[requires] | dict(raw)).items() if param not in absent
                     )
-                    for raw in (*entry.hints, ())
+                    for raw in (entry.hints if entry.hints and entry.reason else (*entry.hints, ()))
                 }
                 built += len(sets) * {"none": 1, "bool": 2, "values": 3, "folded": 1}[entry.derived]
                 serves_all |= not requires
