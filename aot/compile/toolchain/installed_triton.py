@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from nojit.runtime.base.file_kinds import file_kind
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import CompileError, ManifestError
 
@@ -117,7 +118,9 @@ def _asked(place: Path) -> Any:
         f"expected a virtual environment with Triton, or its Python: python -m venv {place}, and install triton there"
     )
     if not program.is_file():
-        got = f"no {program}" if place.exists() else "no such path"
+        got = "no such path"
+        if place.exists():
+            got = f"no {place / 'bin' / 'python'}" if place.is_dir() else file_kind(place.stat().st_mode)
         raise CompileError(what, got=got, where=str(place))
     try:
         # -I: without this process's PYTHONPATH and folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sysconfig
 from pathlib import Path
 
@@ -70,6 +71,12 @@ def test_a_python_that_cannot_be_started_is_refused(tmp_path):
     (python_of(tmp_path, "") / "bin" / "python").chmod(0o644)
     with pytest.raises(CompileError, match=r"got .*ermission denied"):
         find_triton("3.6", tmp_path)
+
+
+def test_a_fifo_for_an_environment_is_named(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(CompileError, match=r"got a FIFO - at .*/fifo"):
+        find_triton("3.6", tmp_path / "fifo")
 
 
 def test_an_environment_of_another_version_is_refused(tmp_path):
