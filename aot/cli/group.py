@@ -23,8 +23,10 @@ __all__ = ["cli"]
 _ORDER = (
     "init",
     "record",
-    "run",
+    "manifest",
     "build",
+    "run",
+    "coverage",
     "inspect",
     "verify",
     "sign",
@@ -41,6 +43,7 @@ _ORDER = (
     "bench",
     "tune",
     "schema",
+    "config",
     "completion",
     "help",
 )

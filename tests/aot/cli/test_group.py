@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from nojit.aot.cli import commands
-from nojit.aot.cli.group import cli
+from nojit.aot.cli.group import _ORDER, cli
 from nojit.aot.cli.lazy import LazyGroup, summary_of
 
 from tests.aot.cli.conftest import Run
@@ -78,6 +78,10 @@ def test_a_module_of_the_folder_is_a_command(tmp_path: Path, monkeypatch: pytest
     assert "yield  Give way." in group.get_help(context)
     assert group.get_command(context, "yield").name == "yield"
     assert group.get_command(context, "gone") is None
+
+
+def test_every_command_has_a_place_in_the_list() -> None:
+    assert sorted(COMMANDS) == sorted(_ORDER)
 
 
 def test_every_command_has_a_summary_in_its_first_line() -> None:
