@@ -280,7 +280,8 @@ class _Kernel:
         ]
         grid = grid_of(samples)
         if grid and None not in grid:
-            self._page.put("grid", toml_texts([each or "" for each in grid]), f"fits {len(samples)} recorded launches")
+            launches = "1 recorded launch" if len(samples) == 1 else f"{len(samples):,} recorded launches"
+            self._page.put("grid", toml_texts([each or "" for each in grid]), f"fits {launches}")
             return
         shown = dict.fromkeys(f"{list(each.grid)} for {dict(each.params)}" for each in samples)
         self._page.note("callers pass the grid" + ("; recorded:" if shown else ""))

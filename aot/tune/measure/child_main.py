@@ -49,7 +49,8 @@ def serve(connection: Connection[Any, Any]) -> int:
         gpu = _open(connection.recv())
         connection.send(gpu.hello())
     except ModuleNotFoundError as error:
-        connection.send(Refused(f"expected {error.name} to be installed on the measuring machine, got none"))
+        command = ": pip install torch" if error.name == "torch" else ""
+        connection.send(Refused(f"expected {error.name} to be installed on the measuring machine{command}, got none"))
         return 1
     except (NojitError, OSError, ImportError, ContextLost) as error:
         connection.send(Refused(told(error)))

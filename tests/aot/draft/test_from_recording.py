@@ -225,6 +225,7 @@ def test_a_grid_that_fits_all_samples_is_written_and_another_is_a_comment(record
         recorder.call(kernels.kernel, Tensor(), n, 5, BLOCK=64, grid=(n + 3,))
     written = write(tmp_path)
     assert entry(written, "add")["grid"] == ["cdiv(n, BLOCK)"]
+    assert "recorded launches" in next(line for line in written.text.splitlines() if line.startswith("grid"))
     assert "grid" not in entry(written, "kernel")
     assert "[1003] for" in written.text
     planned(tmp_path, written)

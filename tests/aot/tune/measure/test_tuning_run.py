@@ -201,7 +201,7 @@ def test_what_is_refused_at_the_start_is_an_error(fake: Fake, database: Database
     with pytest.raises(NojitError, match="expected a CUDA device"):
         run(fake(refuses="expected a CUDA device"), database)
     setup = replace(fake(), gpu="no_such_module:gpu")
-    with pytest.raises(NojitError, match="expected no_such_module to be installed on the measuring machine"):
+    with pytest.raises(NojitError, match="expected no_such_module to be installed on the measuring machine, got none"):
         run(setup, database)
 
 
