@@ -86,9 +86,8 @@ def test_a_damaged_bundle_leaves_no_key_and_no_signature(run: Run, stated: Path,
     assert not Path(signed_path(str(whole))).exists()
 
 
-@pytest.mark.parametrize("name", ["", "."])
-def test_a_key_has_a_name(run: Run, name: str) -> None:
-    result = run("sign", "--new-key", name)
+def test_a_key_has_a_name(run: Run) -> None:
+    result = run("sign", "--new-key", ".")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "expected a file name for the new key" in result.stderr
 
