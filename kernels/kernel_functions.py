@@ -103,6 +103,24 @@ def divide_by(number, by, inverse):
 
 
 @triton.jit
+def small_reciprocal(by):
+    """Return the number that `divide_small` takes as `inverse`, for a divisor `by` of at least 1 (int32)."""
+    # 2**31 / by, rounded up
+    return tl.cast(by * 0 + 2147483647, tl.uint32) // tl.cast(by, tl.uint32) + 1
+
+
+@triton.jit
+def divide_small(number, by, inverse):
+    """Return ``number // by`` and ``number % by`` where ``number * by`` is below 2**31; `inverse` is ``small_reciprocal(by)``.
+
+    It takes half the instructions of `divide_by`.
+    """
+    # the inverse is too large by less than 1, and the product by less than 1 / by
+    quotient = tl.umulhi(tl.cast(number + number, tl.uint32), inverse).to(tl.int32)
+    return quotient, number - quotient * by
+
+
+@triton.jit
 def opaque(sizes):
     """Return int32 `sizes` as values that the compiler cannot see through, in a warp-specialized kernel.
 

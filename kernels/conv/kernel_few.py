@@ -10,7 +10,15 @@ the other; only the kernel with `DEEP` knows where a slice ends.
 
 import triton
 import triton.language as tl
-from nojit.kernels.kernel_functions import divide, let_next_start, wait_for_last
+from nojit.kernels.kernel_functions import (
+    divide,
+    divide_by,
+    divide_small,
+    let_next_start,
+    reciprocal,
+    small_reciprocal,
+    wait_for_last,
+)
 from nojit.kernels.products.kernel_tiles import place_piece
 
 OUTSIDE = tl.constexpr(-(1 << 30))
@@ -22,7 +30,7 @@ VECTOR = tl.constexpr(8)
 @triton.jit
 def _is_below(value, size):
     """Return whether ``0 <= value < size``, in one comparison."""
-    return value.to(tl.uint32) < size.to(tl.uint32)
+    return tl.cast(value, tl.uint32) < tl.cast(size, tl.uint32)
 
 
 @triton.jit
@@ -95,12 +103,11 @@ def conv_few_kernel(
     cols = col + tl.arange(0, BLOCK_N)
     in_rows = rows < m_len
     in_cols = cols < n_len
-    line = rows // out_w
-    index = (line // out_h).to(tl.int64)
-    h, w = line % out_h, rows % out_w
-    x_index = index * stride_xn
+    line, w = divide_by(rows, out_w, reciprocal(out_w))
+    line, h = divide_by(line, out_h, reciprocal(out_h))
+    x_index = line.to(tl.int64) * stride_xn
     if DEEP:
-        d, h = h // high, h % high
+        d, h = divide_by(h, high, reciprocal(high))
         from_d = d * mul_d + start_d
         x_index += from_d.to(tl.int64) * stride_xd
     from_h, from_w = h * mul_h + start_h, w * mul_w + start_w
@@ -111,26 +118,26 @@ def conv_few_kernel(
     acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
     # conv_unfold_kernel may still write x and w
     wait_for_last()
+    # divisions would be a quarter of the loop
+    by_vectors, by_w, by_high = small_reciprocal(vectors), small_reciprocal(taps_w), small_reciprocal(taps_high)
     for step in range(first, last):
         vector = step * (BLOCK_K // VECTOR) + lanes // VECTOR
-        tap = vector // vectors
-        tap_h = tap // taps_w
-        across = (tap - tap_h * taps_w) * step_w
-        tap_d = 0
+        tap, channel = divide_small(vector, vectors, by_vectors)
+        tap_h, tap_w = divide_small(tap, taps_w, by_w)
+        tap_d = tap * 0
         if DEEP:
-            tap_d = tap_h // taps_high
-            tap_h -= tap_d * taps_high
-        down = tap_h * step_h
-        off = down * stride_xh + across * stride_xw + (vector - tap * vectors)
-        if DEEP:
-            off += tap_d * step_d * stride_xd
-        off = off * VECTOR + lanes % VECTOR
+            tap_d, tap_h = divide_small(tap_h, taps_high, by_high)
+        # lanes of a vector are equal: the compiler cannot see it through divisions, and copies take whole vectors
+        down, across = tl.max_constancy(tap_h * step_h, VECTOR), tl.max_constancy(tap_w * step_w, VECTOR)
+        away = tl.max_constancy(tap_d * step_d, VECTOR)
+        off = channel + away * stride_xd + down * stride_xh + across * stride_xw
+        off = tl.max_constancy(off, VECTOR) * VECTOR + lanes % VECTOR
         there = vector < depth
         at_h = from_h[:, None] + tl.where(there, down, OUTSIDE)[None, :]
         at_w = from_w[:, None] + across[None, :]
         inside_x = _is_below(at_h, x_h) & _is_below(at_w, x_w)
         if DEEP:
-            inside_x &= _is_below(from_d[:, None] + (tap_d * step_d)[None, :], x_d)
+            inside_x &= _is_below(from_d[:, None] + away[None, :], x_d)
         x = tl.load(x_ptrs[:, None] + off[None, :], mask=inside_x, other=0.0)
         taken = tl.load(w_ptrs + step * BLOCK_K, mask=there[:, None] & in_cols[None, :], other=0.0)
         acc = tl.dot(x, taken, acc)
@@ -138,13 +145,18 @@ def conv_few_kernel(
     if splits == 1:
         if has_bias != 0:
             acc += tl.load(bias_ptr + cols, mask=in_cols, other=0.0).to(tl.float32)[None, :]
-        out_index = index * stride_on
+        # divided in another order than above: values that lived through the loop would take registers
+        height = out_h
         if DEEP:
-            # values that lived through the loop would take registers
-            line = rows // (out_w * high)
+            height = high
+        line, place = divide(rows, height * out_w)
+        h, w = divide(place, out_w)
+        places = h.to(tl.int64) * stride_oh + w.to(tl.int64) * stride_ow
+        if DEEP:
             slices = out_h // high
-            out_index = (line // slices).to(tl.int64) * stride_on + (line % slices).to(tl.int64) * stride_od
-        places = (out_index + h.to(tl.int64) * stride_oh + w.to(tl.int64) * stride_ow) * UNIT
+            line, d = divide(line, slices)
+            places += d.to(tl.int64) * stride_od
+        places = (places + line.to(tl.int64) * stride_on) * UNIT
         tl.store((out_ptr + places)[:, None] + cols[None, :], acc.to(out_ptr.dtype.element_ty), mask=inside)
     else:
         partial_ptrs = partial_ptr + (split * m_len.to(tl.int64) + rows) * width

@@ -157,7 +157,9 @@ def spans(source: VectorInput, one: Sum) -> bool:
     its = source.over(one).sweep
     steps = zip(its.step, its.taps, source.strides[1:], strict=True)
     reach = sum(abs(step) * (taps - 1) * stride for step, taps, stride in steps)
-    return max(*source.strides[1:], reach, math.prod(its.taps) * source.vectors) * VECTOR < FAR
+    row = math.prod(its.taps) * source.vectors
+    # the kernel divides vectors of all taps by those of one
+    return max(*source.strides[1:], reach, row) * VECTOR < FAR and row * source.vectors < FAR
 
 
 def weight_by_channels(writer: RecipeWriter, w: Tensor) -> Tensor:
