@@ -1,4 +1,4 @@
-"""Launches of input gradients of images with few channels, of all positions in one launch: which calls, layouts, split-K."""
+"""Launches of input gradients with few channels, of all positions in one launch: which calls, layouts, split-K."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 
@@ -21,13 +21,13 @@ from nojit.kernels.conv.layouts import (
     copied_by_channels,
     has_adjacent_channels,
     is_described,
-    is_half_image,
+    is_half,
     merged,
     positions_of,
     strides_of,
 )
 from nojit.kernels.conv.splits import parts_of, tile_words, tiles_of
-from nojit.kernels.conv.sweeps import Sweep
+from nojit.kernels.conv.sweeps import DIMS, PADDED_DIM, Sweep
 from nojit.kernels.products.splits import padded_width
 from nojit.kernels.products.tile_costs import Tiling
 from torch import Tensor, float32
@@ -69,9 +69,9 @@ def launch_few_grad(
     Args:
         writer: allocates and launches, and records both for replays.
         forward: the sweep of the convolution.
-        grad: gradient by the output, [N, O, H, W].
-        w: weight, [O, C, kH, kW]: one group.
-        out: gradient by the input, [N, C, H, W].
+        grad: gradient by the output, [N, O, ...].
+        w: weight, [O, C, ...]: one group.
+        out: gradient by the input, [N, C, ...].
         tiling: None if the bundle chooses the tile.
     """
     if not runs_few_grad(forward, grad, w, out):
@@ -101,20 +101,19 @@ def _runs(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
     # several groups: the weight has the channels of one
     if w.shape[1] != out.shape[1]:
         return False
-    if not (is_half_image(grad) and grad.shape[1] % VECTOR == 0 and is_described(grad) and has_adjacent_channels(out)):
+    if not (is_half(grad) and grad.shape[1] % VECTOR == 0 and is_described(grad) and has_adjacent_channels(out)):
         return False
     if any(mul > 1 and step > 1 for mul, step in zip(forward.mul, forward.step, strict=True)):
         return False
     if math.prod(forward.mul) > CLASSES:
         return False
-    _, _, _, down, across = strides_of(grad)
-    reach = (
-        abs(stride) * step * taps
-        for stride, step, taps in zip((down, across), forward.step[1:], forward.taps[1:], strict=True)
-    )
+    between = strides_of(grad)[2:]
+    reach = (abs(stride) * step * taps for stride, step, taps in zip(between, forward.step, forward.taps, strict=True))
     sizes = (*forward.source, *forward.out, *forward.mul, *(abs(start) for start in forward.start))
     steps = (step * taps for step, taps in zip(forward.step, forward.taps, strict=True))
-    largest: int = max(*sizes, *steps, w.numel(), down, across, sum(reach))
+    # the kernel divides vectors of all taps by those of one
+    divided = math.prod(forward.taps) * (grad.shape[1] // VECTOR) ** 2
+    largest: int = max(*sizes, *steps, w.numel(), *between, sum(reach), divided)
     return largest < FAR and grad.shape[0] * math.prod(forward.source) <= sweeps.LIMIT
 
 
@@ -124,7 +123,7 @@ def _launch(
     """Launch the kernel, without `tiling` with split-K where it pays; `w` is stored as it needs."""
     (batch, channels, *_), depth = out.shape, grad.shape[1]
     splits, partial = 1 if tiling is None else tiling.parts, None
-    outer, channel, _, row, position = strides_of(out)
+    outer, channel, *inner = strides_of(out)
     pixel = merged(positions_of(out), strides_of(out)[2:])
     # split-K rounds differently
     if tiling is None and pixel is not None and not library.is_batch_invariant():
@@ -132,7 +131,7 @@ def _launch(
     positions = math.prod(forward.source)
     if splits > 1:
         partial = new_contiguous(writer, grad, (splits, batch * positions, padded_width(channels)), float32)
-    grad_outer, _, _, grad_row, grad_position = strides_of(grad)
+    grad_outer, _, *grad_inner = strides_of(grad)
     writer.launch(
         KERNEL,
         grad_ptr=grad,
@@ -142,17 +141,18 @@ def _launch(
         batch=batch,
         vectors=depth // VECTOR,
         units=channels // unit,
-        **named("out_", "hw", forward.source[1:]),
-        **named("grad_", "hw", forward.out[1:]),
-        **named("taps_", "hw", forward.taps[1:]),
-        **named("mul_", "hw", forward.mul[1:]),
-        **named("step_", "hw", forward.step[1:]),
-        **named("pad_", "hw", [-start for start in forward.start[1:]]),
+        **named("out_", DIMS, forward.source),
+        **named("grad_", DIMS, forward.out),
+        **named("taps_", DIMS, forward.taps),
+        **named("mul_", DIMS, forward.mul),
+        **named("step_", DIMS, forward.step),
+        **named("pad_", DIMS, [-start for start in forward.start]),
         splits=splits,
         width=padded_width(channels),
-        **named("stride_g", "nhw", (grad_outer // VECTOR, grad_row // VECTOR, grad_position // VECTOR)),
-        **named("stride_o", "nhw", (outer // unit, row // unit, position // unit)),
+        **named("stride_g", "ndhw", [stride // VECTOR for stride in (grad_outer, *grad_inner)]),
+        **named("stride_o", "ndhw", [stride // unit for stride in (outer, *inner)]),
         UNIT=unit,
+        DEEP=out.dim() > PADDED_DIM + 2,
         **tile_words(tiling),
     )
     if partial is not None:

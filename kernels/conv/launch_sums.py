@@ -58,6 +58,7 @@ from nojit.kernels.conv.sum_costs import (
     FEW_DEEP,
     FEW_DEPTHS,
     FEW_GRAD,
+    FEW_GRAD_DEEP,
     FEW_ONES,
     MAPPED,
     PARTED,
@@ -368,7 +369,8 @@ def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor, limit: Limit |
     work = Work((classes, rows, channels, depth), processors(grad), STEP, moved, straddles)
     more = 0.0 if unit == VECTOR and is_dense_by_channels(w) else COPY
     divided = merged(positions_of(out), strides_of(out)[2:]) is not None
-    for plan in plans(FEW_GRAD if unit == VECTOR else FEW_GRAD[:1], work, divided=divided, more=more, limit=limit):
+    tiles = FEW_GRAD_DEEP if out.dim() > PADDED_DIM + 2 else FEW_GRAD
+    for plan in plans(tiles if unit == VECTOR else tiles[:1], work, divided=divided, more=more, limit=limit):
         if unit == 1 or _has_grad_tile(plan, work):
             yield _way("conv_few_grad", plan)
 

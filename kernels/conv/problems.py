@@ -37,7 +37,7 @@ _OVER_POINTERS: Final = Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), ("PREC
 ROLES: Final[Mapping[str, Roles]] = {
     "conv": _OVER_POINTERS,
     "conv_few": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT", "DEEP")),
-    "conv_few_grad": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT",)),
+    "conv_few_grad": Roles(("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP"), (), ("UNIT", "DEEP")),
     "conv_unfold": Roles(("BLOCK", "LANES"), (), ()),
     "conv_planes": Roles(("ROWS", "COLS"), (), ()),
     "conv_few_weight_grad": Roles(("BLOCK_K", "GROUP"), (), ("BLOCK_M", "BLOCK_N")),

@@ -12,6 +12,7 @@ __all__ = [
     "FEW_DEEP",
     "FEW_DEPTHS",
     "FEW_GRAD",
+    "FEW_GRAD_DEEP",
     "FEW_ONES",
     "MAPPED",
     "PARTED",
@@ -93,6 +94,16 @@ FEW_GRAD: Final = read_tiles("""
      128    32   2791  1735   334        0   120     82   125    0.09         0   2299   170      0.00134
 """)
 """Tiles of `conv_few_grad`, the first for results whose channels do not fill vectors, too."""
+FEW_GRAD_DEEP: Final = read_tiles("""
+    rows  cols  start  wave  step  crowded  left  right  both  memory  few_rows  merge  part  partial_sum
+     128    16   1300  1756   225        0   152    114    74    0.00         0   4644   291      0.03555
+      64    32   2734  1012   223        0   111     23    48    0.04         0   2391   184      0.00923
+      64    64   4154   914   350        0     0     57   127    0.58         0   2522   164      0.00249
+     128    64   3347  1502   478        0    82      0   122    0.40         0   3835   145      0.00389
+      64    16   2131   861   201        0   102      0     0    0.00         0   2766   223      0.00409
+     128    32   2791  1735   334        0   120     82   125    0.09         0   2299   170      0.00134
+""")
+"""The same for volumes, whose variants compute more addresses."""
 COPY: Final = 3868
 """Time to copy a weight that is transposed, by planes, or a part of one."""
 ZEROS: Final = 1978

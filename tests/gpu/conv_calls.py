@@ -216,6 +216,11 @@ _FEW_GRADS: tuple[tuple[tuple[int, ...], int, dict[str, Any]], ...] = (
     ((8, 64, 24, 64, 64), 3, {"padding": 1}),
     ((8, 72, 24, 48, 48), 3, {"padding": 2, "dilation": 2}),
     ((1, 72, 24, 9, 9), 3, {"padding": 1, "stride": 2}),
+    # volumes
+    ((5, 3, 40, 5, 20, 21), 3, {"padding": 1, "stride": 2}),
+    ((4, 16, 40, 7, 36, 36), 3, {"padding": 1}),
+    ((2, 24, 40, 5, 12, 13), 3, {"padding": (1, 2, 1), "stride": (2, 1, 3), "dilation": (1, 2, 1)}),
+    ((2, 72, 24, 4, 9, 9), 3, {"padding": 1, "stride": 2}),
 )
 
 

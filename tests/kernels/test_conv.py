@@ -551,6 +551,17 @@ FEW_GRADS = {
     ),
     "three channels": ((2, 3, 9, 10), 64, (7, 7), {"padding": 3, "stride": 2}),
     "three channels of points": ((2, 3, 6, 7), 16, (1, 1), {}),
+    "volumes": ((2, 16, 5, 6, 7), 24, (3, 3, 3), {"padding": 1}),
+    "classes of volumes": ((2, 16, 5, 6, 7), 16, (3, 2, 3), {"padding": (1, 0, 1), "stride": 2}),
+    "volumes, another stride for each dimension": (
+        (2, 8, 7, 5, 4),
+        16,
+        (2, 3, 3),
+        {"stride": (3, 1, 2), "padding": (1, 0, 2), "dilation": (1, 2, 1)},
+    ),
+    "a stride deeper than the volume": ((2, 8, 2, 5, 6), 8, (3, 3, 3), {"padding": 1, "stride": (4, 1, 2)}),
+    "volumes of three channels": ((2, 3, 5, 6, 7), 16, (3, 3, 3), {"padding": 1, "stride": 2}),
+    "volumes of three channels of points": ((2, 3, 3, 4, 5), 16, (1, 1, 1), {"stride": (2, 1, 1)}),
 }
 
 
@@ -603,7 +614,7 @@ def test_weight_gradients_of_points_are_products(launched):
 def test_input_gradients_of_few_channels_are_summed_class_by_class(case, parts, launched, monkeypatch):
     shape, channels, taps, words = case
     monkeypatch.setattr(launch_few_grad, "parts_of", lambda *_: parts)
-    check(conv2d, few(shape, channels, taps, torch.float16, "channels"), **words)
+    check(of(shape), few(shape, channels, taps, torch.float16, "channels"), **words)
     assert "conv_few_grad" in launched
     assert ("bmm_merge" in launched) == (parts > 1)
 
@@ -650,6 +661,22 @@ def test_an_image_of_a_gigabyte_runs_over_vectors():
     sweep = forward_sweep(Window((1, 1), (1, 1), (1, 1), (1, 1)), (8192, 8192), (3, 3))
     one = Sum(sweep, 1, 1, 3, 16, is_transposed=False, precision="ieee")
     assert launch_few.few_form(one, x, out.to(memory_format=LAST)) is not None
+
+
+@pytest.mark.usefixtures("launched")
+@pytest.mark.parametrize("channels", [2**17, 2**18])
+def test_loops_divide_numbers_whose_product_with_the_divisor_has_31_bits(channels):
+    """The vectors of all taps are divided by those of one."""
+    shape, taps = (1, channels, 2, 3), (2, 1)
+    x, w, out, image = (
+        torch.empty(sizes, dtype=torch.bfloat16, device="meta", memory_format=LAST)
+        for sizes in (shape, (channels, 8, *taps), (1, 8, 1, 3), (1, 8, 3, 3))
+    )
+    sweep = forward_sweep(Window((1, 1), (0, 0), (0, 0), (1, 1)), shape[2:], taps)
+    one = Sum(sweep, 1, 1, channels, 8, is_transposed=False, precision="ieee")
+    assert (launch_few.few_form(one, x, out) is not None) == (channels == 2**17)
+    sweep = forward_sweep(Window((1, 1), (0, 0), (0, 0), (1, 1)), image.shape[2:], taps)
+    assert launch_few_grad.runs_few_grad(sweep, x, w, image) == (channels == 2**17)
 
 
 def test_strides_with_thousands_of_empty_classes_run_on_other_kernels(launched):
