@@ -75,6 +75,8 @@ from torch import Tensor
 
 __all__ = ["Grad", "Way", "grad_ways", "launch_input_grad", "launch_sum", "launch_way", "ways_of"]
 
+UNEVEN: Final = 16
+"""The columns of the tiles of `conv_few_grad` for results whose channels do not fill vectors."""
 MANY_STRIPS: Final = 8
 """The manifest gives the halo kernel its wide tile if it has so many tiles for each SM."""
 MANY_ROWS: Final = 192
@@ -370,7 +372,8 @@ def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor, limit: Limit |
     more = 0.0 if unit == VECTOR and is_dense_by_channels(w) else COPY
     divided = merged(positions_of(out), strides_of(out)[2:]) is not None
     tiles = FEW_GRAD_DEEP if out.dim() > PADDED_DIM + 2 else FEW_GRAD
-    for plan in plans(tiles if unit == VECTOR else tiles[:1], work, divided=divided, more=more, limit=limit):
+    taken = tiles if unit == VECTOR else [tile for tile in tiles if tile.cols == UNEVEN]
+    for plan in plans(taken, work, divided=divided, more=more, limit=limit):
         if unit == 1 or _has_grad_tile(plan, work):
             yield _way("conv_few_grad", plan)
 
