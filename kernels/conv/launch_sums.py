@@ -362,20 +362,23 @@ def grad_ways(all_of: Grad, grad: Tensor, w: Tensor, out: Tensor, limit: Limit |
     if not runs_few_grad(forward, grad, w, out):
         return
     classes = math.prod(forward.mul)
-    sides = zip(forward.source, forward.mul, strict=True)
-    rows = out.shape[0] * math.prod(-(-size // mul) for size, mul in sides)
-    # classes have different numbers of taps
-    depth = STEP * -(-grad.shape[1] * math.prod(forward.taps) // (STEP * classes))
+    rows = out.shape[0] * math.prod(-(-size // mul) for size, mul in zip(forward.source, forward.mul, strict=True))
     moved = moving(grad.numel() + out.numel() + w.numel(), ELEMENT_BYTES)
     straddles = straddling(grad.shape[1], channels, ELEMENT_BYTES)
+    # classes have different numbers of taps: all have the mean, but take at least the time of the one with the most
+    depth = STEP * -(-grad.shape[1] * math.prod(forward.taps) // (STEP * classes))
+    most = grad.shape[1] * math.prod(-(-taps // mul) for taps, mul in zip(forward.taps, forward.mul, strict=True))
     work = Work((classes, rows, channels, depth), processors(grad), STEP, moved, straddles)
+    longest = work._replace(sizes=(1, rows, channels, most))
     more = 0.0 if unit == VECTOR and is_dense_by_channels(w) else COPY
     divided = merged(positions_of(out), strides_of(out)[2:]) is not None
     tiles = FEW_GRAD_DEEP if out.dim() > PADDED_DIM + 2 else FEW_GRAD
-    taken = tiles if unit == VECTOR else [tile for tile in tiles if tile.cols == UNEVEN]
-    for plan in plans(taken, work, divided=divided, more=more, limit=limit):
-        if unit == 1 or _has_grad_tile(plan, work):
-            yield _way("conv_few_grad", plan)
+    for tile in tiles:
+        if unit == VECTOR or tile.cols == UNEVEN:
+            for plan in plans((tile,), work, divided=divided, more=more, limit=limit):
+                if unit == 1 or _has_grad_tile(plan, work):
+                    alone = longest.time_in_parts(tile, plan.parts) if plan.parts > 1 else longest.time(tile)
+                    yield _way("conv_few_grad", plan._replace(ns=max(plan.ns, more + alone)))
 
 
 def _has_grad_tile(plan: Plan, work: Work) -> bool:
