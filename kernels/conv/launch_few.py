@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -34,6 +35,7 @@ from torch import Tensor, float32
 
 __all__ = [
     "FAR",
+    "divided",
     "few_depth",
     "few_form",
     "few_unit",
@@ -158,8 +160,15 @@ def spans(source: VectorInput, one: Sum) -> bool:
     steps = zip(its.step, its.taps, source.strides[1:], strict=True)
     reach = sum(abs(step) * (taps - 1) * stride for step, taps, stride in steps)
     row = math.prod(its.taps) * source.vectors
-    # the kernel divides vectors of all taps by those of one
-    return max(*source.strides[1:], reach, row) * VECTOR < FAR and row * source.vectors < FAR
+    return max(*source.strides[1:], reach, row) * VECTOR < FAR and divided(its.taps, source.vectors) < FAR
+
+
+def divided(taps: Sequence[int], vectors: int) -> int:
+    """Return the largest product of a number and its divisor in a kernel's loop: `divide_small` needs less than 2**31.
+
+    It divides the `vectors` of all taps by those of one, and taps by those of a row or a plane.
+    """
+    return math.prod(taps) * max(vectors**2, *taps)
 
 
 def weight_by_channels(writer: RecipeWriter, w: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import processors
 from nojit.kernels.conv import sweeps
-from nojit.kernels.conv.launch_few import FAR, is_few, weight_by_channels
+from nojit.kernels.conv.launch_few import FAR, divided, is_few, weight_by_channels
 from nojit.kernels.conv.launch_merge import launch_merge
 from nojit.kernels.conv.launch_pointers import Sum, unused
 from nojit.kernels.conv.launch_unfold import VECTOR
@@ -111,9 +111,7 @@ def _runs(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
     reach = (abs(stride) * step * taps for stride, step, taps in zip(between, forward.step, forward.taps, strict=True))
     sizes = (*forward.source, *forward.out, *forward.mul, *(abs(start) for start in forward.start))
     steps = (step * taps for step, taps in zip(forward.step, forward.taps, strict=True))
-    # the kernel divides vectors of all taps by those of one
-    divided = math.prod(forward.taps) * (grad.shape[1] // VECTOR) ** 2
-    largest: int = max(*sizes, *steps, w.numel(), *between, sum(reach), divided)
+    largest: int = max(*sizes, *steps, w.numel(), *between, sum(reach), divided(forward.taps, grad.shape[1] // VECTOR))
     return largest < FAR and grad.shape[0] * math.prod(forward.source) <= sweeps.LIMIT
 
 

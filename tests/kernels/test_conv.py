@@ -664,19 +664,24 @@ def test_an_image_of_a_gigabyte_runs_over_vectors():
 
 
 @pytest.mark.usefixtures("launched")
-@pytest.mark.parametrize("channels", [2**17, 2**18])
-def test_loops_divide_numbers_whose_product_with_the_divisor_has_31_bits(channels):
-    """The vectors of all taps are divided by those of one."""
-    shape, taps = (1, channels, 2, 3), (2, 1)
+@pytest.mark.parametrize(
+    ("channels", "taps", "fits"),
+    [(2**17, (2, 1), True), (2**18, (2, 1), False), (8, (1, 2**15 - 1), True), (8, (1, 2**15), False)],
+    ids=["vectors", "too many vectors", "taps", "too many taps"],
+)
+def test_loops_divide_numbers_whose_product_with_the_divisor_has_31_bits(channels, taps, fits):
+    """The vectors of all taps are divided by those of one, and taps by those of a row."""
+    high, wide = taps
+    shape = (1, channels, high, wide + 2)
     x, w, out, image = (
         torch.empty(sizes, dtype=torch.bfloat16, device="meta", memory_format=LAST)
-        for sizes in (shape, (channels, 8, *taps), (1, 8, 1, 3), (1, 8, 3, 3))
+        for sizes in (shape, (channels, 8, *taps), (1, 8, 1, 3), (1, 8, 2 * high - 1, 2 * wide + 1))
     )
     sweep = forward_sweep(Window((1, 1), (0, 0), (0, 0), (1, 1)), shape[2:], taps)
     one = Sum(sweep, 1, 1, channels, 8, is_transposed=False, precision="ieee")
-    assert (launch_few.few_form(one, x, out) is not None) == (channels == 2**17)
+    assert (launch_few.few_form(one, x, out) is not None) == fits
     sweep = forward_sweep(Window((1, 1), (0, 0), (0, 0), (1, 1)), image.shape[2:], taps)
-    assert launch_few_grad.runs_few_grad(sweep, x, w, image) == (channels == 2**17)
+    assert launch_few_grad.runs_few_grad(sweep, x, w, image) == fits
 
 
 def test_strides_with_thousands_of_empty_classes_run_on_other_kernels(launched):
