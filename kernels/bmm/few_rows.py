@@ -1,8 +1,8 @@
-"""Products of few rows by a column-major weight that have kernels of their own on sm_90: `bmm_row` and `bmm_few`.
+"""Choose `bmm_row` or `bmm_few`, the sm_90 kernels for few rows by a column-major weight, where they are faster.
 
 `bmm_sm90` computes 64 rows at least, and splits K where tiles are few, which takes a second launch. `bmm_row` always pays for
 one row; the others pay where `bmm_sm90` would leave most multiprocessors idle or split K, unless K is so deep that parts of it
-are faster. The limits are of 293 random products on an H200.
+are faster. The limits come from 293 random products on an H200.
 """
 
 from __future__ import annotations

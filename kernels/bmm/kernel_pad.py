@@ -1,4 +1,4 @@
-"""Triton kernel that copies matrices to rows that start on lines of memory."""
+"""Triton kernel that copies matrices to rows aligned to 128-byte cache lines."""
 
 import triton
 import triton.language as tl

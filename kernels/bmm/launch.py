@@ -1,4 +1,4 @@
-"""Choose the kernels of a validated matrix product, and make their launch arguments. `op.py` remembers them for later calls."""
+"""Choose the kernels of a validated matrix product, and make their launch arguments. `op.py` caches them."""
 
 # ruff: noqa: PLR0917 - a call has many facts
 

@@ -1,7 +1,7 @@
-"""Launch of a matrix product on sm_90 whose right operand is first copied to rows that start on lines of memory.
+"""Launch of a matrix product on sm_90 whose right operand is first copied to rows aligned to 128-byte cache lines.
 
 If rows of both operands, or of the right one, start at odd multiples of 16 bytes, each step takes longer, as measured; presumably
-because TMA copies by sectors of 32 bytes. A copy of the right operand whose rows start on lines of 128 bytes avoids that.
+because TMA copies by sectors of 32 bytes. The copy avoids that.
 """
 
 # ruff: noqa: PLR0917 - called as other products are

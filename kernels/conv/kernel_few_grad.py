@@ -1,7 +1,7 @@
 """Triton kernel of input gradients of convolutions with few channels: all classes of a stride in one launch.
 
-A convolution with a stride meets input positions in *classes*: positions with equal remainders modulo the stride are met
-by the same taps. Each program sums up a tile of one class over only these taps. The K dimension is the taps of a class
+With a stride, input positions form *classes*: positions with equal remainders modulo the stride, which the same taps
+read. Each program sums up a tile of one class over only these taps. The K dimension is the taps of a class
 and, within each tap, the channels of the output's gradient in vectors of 8, as in `kernel_few`.
 """
 

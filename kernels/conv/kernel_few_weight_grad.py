@@ -2,7 +2,7 @@
 
 The K dimension is the positions of the output's gradient, in *boxes* of `BLOCK_K` positions of a few images, rows and
 columns. Rows of a tile are a tap (a position in the weight) and a channel of the input. A vector of 8 channels lies in
-one tap, so each copy into shared memory takes 16 bytes, and no channel is padded but to 8. Columns are channels of the
+one tap, so each copy into shared memory takes 16 bytes, and channels are padded to multiples of 8 only. Columns are channels of the
 output.
 """
 

@@ -1,8 +1,8 @@
 """Triton kernel that copies images and volumes from planes to channels-last and back.
 
-Both directions transpose matrices: the positions of a channel are adjacent in planes, the channels of a position are
-adjacent in channels-last. A program transposes one tile through shared memory, so loads and stores are both of adjacent
-elements.
+Both directions transpose matrices: the positions of a channel are adjacent in planes (torch's default layout, NCHW), the
+channels of a position in channels-last. A program transposes one tile through shared memory, so loads and stores are both
+coalesced.
 """
 
 import triton

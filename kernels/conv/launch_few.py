@@ -1,4 +1,4 @@
-"""Launches of convolutions with few channels, over vectors of 8 channels: which calls, unfolding, split-K."""
+"""Launch `conv_few`, the kernel for few channels: which calls it can run, unfolding, split-K."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 

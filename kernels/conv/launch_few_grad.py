@@ -1,4 +1,4 @@
-"""Launches of input gradients with few channels, of all positions in one launch: which calls, layouts, split-K."""
+"""Launch `conv_few_grad`, which computes all classes of an input gradient: which calls it can run, layouts, split-K."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 

@@ -1,4 +1,4 @@
-"""Launches of weight gradients of images with the kernel for few channels: which calls it runs, boxes, split-K."""
+"""Launch `conv_few_weight_grad`, the kernel for images with few channels: which calls it can run, boxes, split-K."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 

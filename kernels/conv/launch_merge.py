@@ -1,4 +1,4 @@
-"""Launches of the kernels that add up split-K parts."""
+"""Launch the kernels that add up split-K parts."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 

@@ -1,4 +1,4 @@
-"""Copies of convolution operands and results between planes and channels-last."""
+"""Copy convolution operands from planes (torch's default layout, NCHW) to channels-last, and results back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches of convolutions with the kernels that take pointers (any strides), and as plain matrix products."""
+"""Launch convolutions with the kernels that take pointers (any strides), or as plain matrix products."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 

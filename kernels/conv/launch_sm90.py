@@ -1,4 +1,4 @@
-"""Launches of the convolution kernels for sm_90: which calls they can run, TMA descriptors, shapes of boxes.
+"""Launch the convolution kernels for sm_90: which calls they can run, TMA descriptors, shapes of boxes.
 
 One TMA copy takes a *box* of 64 positions by 64 channels; `kernel_sm90_boxes` describes boxes.
 """

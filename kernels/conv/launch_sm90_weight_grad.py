@@ -1,4 +1,4 @@
-"""Launches of weight gradients with the kernel for sm_90: which calls it runs, TMA descriptors, split-K."""
+"""Launch the kernels of weight gradients for sm_90: which calls they can run, TMA descriptors, split-K."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 

@@ -1,6 +1,6 @@
-"""Launches sums, and input gradients of all their classes, with the kernel, tile and split-K parts of the least estimated time.
+"""Launch convolutions and input gradients with the kernel, tile and split-K parts of the least estimated time.
 
-On other GPUs than sm_90, and under batch invariance, rules choose the kernel, and the bundle its tile.
+A *sum* is a convolution, or one class of an input gradient. On other GPUs than sm_90, and under batch invariance, rules choose the kernel, and the bundle its tile.
 """
 
 # ruff: noqa: PLR0917 - a sum has many facts

@@ -1,4 +1,4 @@
-"""Launches of the kernel that unfolds inputs: a copy whose rows of channels are multiples of 16 bytes, also of several taps."""
+"""Launch `conv_unfold`, which copies inputs: the channels of one or several taps become rows of multiples of 16 bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launches weight gradients with the fastest kernel: over the input as it is, or unfolded."""
+"""Launch weight gradients with the fastest kernel, over the input as it is or an unfolded copy."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 

@@ -1,4 +1,4 @@
-"""Estimated times of the plans of a product on an H200: a tile, and split-K parts that keep the device busy."""
+"""Estimate the time of a product on an H200 for each plan: a tile, and split-K parts that keep the device busy."""
 
 from __future__ import annotations
 

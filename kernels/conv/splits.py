@@ -1,4 +1,4 @@
-"""Number of split-K parts of a convolution or its gradient, so that results of few tiles keep a device busy."""
+"""Choose the number of split-K parts of a convolution or its gradient, so that results of few tiles keep a device busy."""
 
 from __future__ import annotations
 

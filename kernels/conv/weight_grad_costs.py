@@ -1,6 +1,6 @@
 """Coefficients of the estimated times of weight gradients on an H200, by kernel and tile.
 
-They are nanoseconds, fitted to random images and volumes; docs/conv.md has the result.
+They are nanoseconds, fitted to random images and volumes; decision 0095 has the result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Estimated times of grouped products on sm_90 by tile, from the sizes that the host knows: it does not know the ends of groups."""
+"""Estimated times of grouped products on sm_90 by tile, from the sizes that the host knows, without the ends of groups."""
 
 from __future__ import annotations
 

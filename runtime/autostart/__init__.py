@@ -1,4 +1,4 @@
-"""Starts nojit in every Python process that inherits an environment: ``NOJIT_RECORD`` records it, ``NOJIT_SERVE`` serves it.
+"""Start nojit in every Python process of an environment: ``NOJIT_RECORD`` records it, ``NOJIT_SERVE`` serves it.
 
 `FOLDER` holds a ``sitecustomize`` module, which Python imports when it starts if the folder is in ``PYTHONPATH``.
 """

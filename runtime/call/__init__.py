@@ -1,1 +1,1 @@
-"""Calls as facts: arguments, constexprs and options, as selection needs them."""
+"""The facts of a call that select its variant: arguments, constexprs and options."""

@@ -1,1 +1,1 @@
-"""The expression language: programs, which the engine's parser makes, and values."""
+"""The expression language of manifests: programs, which the engine's parser makes, and values."""

@@ -1,1 +1,1 @@
-"""Types of arguments, in the one spelling that signatures have. The list of dtypes is the engine's ``base/dtype.c``."""
+"""Types of arguments, spelled as in signatures. The list of dtypes is the engine's ``base/dtype.c``."""
