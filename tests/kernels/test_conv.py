@@ -684,6 +684,19 @@ def test_loops_divide_numbers_whose_product_with_the_divisor_has_31_bits(channel
     assert launch_few_grad.runs_few_grad(sweep, x, w, image) == fits
 
 
+@pytest.mark.parametrize("before", [(-1, 0), (-3, -2)], ids=str)
+def test_gradients_of_windows_that_begin_inside_of_the_image(before, launched):
+    """Torch's dispatcher takes the operator's numbers as they are; a padding below 0 cuts positions off."""
+    x, w, _ = few((2, 8, 9, 8), 16, (3, 3), torch.float16, "channels")
+    wide = x.double().requires_grad_()
+    exact = functional.conv2d(functional.pad(wide, (before[1], 1, before[0], 1)), w.double(), stride=2)
+    grad = torch.randn(exact.shape).half()
+    (right,) = torch.autograd.grad(exact, wide, grad.double())
+    got = operators.conv_input_grad(laid_out(grad, "channels"), w, x.shape, (2, 2), before, (1, 1), (1, 1), 1, "ieee")
+    assert_accurate(got, right, right.half())
+    assert "conv_few_grad" not in launched
+
+
 def test_strides_with_thousands_of_empty_classes_run_on_other_kernels(launched):
     x, w, bias = few((1, 8, 8, 8), 8, (3, 3), torch.float16, "channels")
     grads_by_input([x, w, bias], {"padding": 1, "stride": 100})
