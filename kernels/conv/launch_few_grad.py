@@ -110,10 +110,13 @@ def _runs(forward: Sweep, grad: Tensor, w: Tensor, out: Tensor) -> bool:
         return False
     between = strides_of(grad)[2:]
     reach = (abs(stride) * step * taps for stride, step, taps in zip(between, forward.step, forward.taps, strict=True))
-    sizes = (*forward.source, *forward.out, *forward.mul, *(abs(start) for start in forward.start))
+    padded = (size - start for size, start in zip(forward.source, forward.start, strict=True))
+    sizes = (*padded, *forward.out, *forward.mul)
     steps = (step * taps for step, taps in zip(forward.step, forward.taps, strict=True))
     largest: int = max(*sizes, *steps, w.numel(), *between, sum(reach), divided(forward.taps, grad.shape[1] // VECTOR))
-    return largest < FAR and grad.shape[0] * math.prod(forward.source) <= sweeps.LIMIT
+    # all classes take the programs of the largest
+    rows = (mul * -(-size // mul) for size, mul in zip(forward.source, forward.mul, strict=True))
+    return largest < FAR and grad.shape[0] * math.prod(rows) <= sweeps.LIMIT
 
 
 def _launch(

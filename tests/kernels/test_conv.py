@@ -684,6 +684,27 @@ def test_loops_divide_numbers_whose_product_with_the_divisor_has_31_bits(channel
     assert launch_few_grad.runs_few_grad(sweep, x, w, image) == fits
 
 
+@pytest.mark.usefixtures("launched")
+@pytest.mark.parametrize(
+    ("shape", "window", "fits"),
+    [
+        ((1, 8, 2**29, 1), Window((1, 1), (2**28, 0), (0, 0), (1, 1)), True),
+        ((1, 8, 2**30 - 2**26, 1), Window((1, 1), (2**26, 0), (2**26, 0), (2**25 + 1, 1)), False),
+        ((2**20, 8, 1, 1), Window((32, 32), (1, 0), (1, 0), (1, 1)), True),
+        ((2**26, 8, 1, 1), Window((32, 32), (1, 0), (1, 0), (1, 1)), False),
+    ],
+    ids=["padded", "too far padded", "empty classes", "too many empty classes"],
+)
+def test_input_gradients_in_one_launch_number_padded_positions_and_programs_with_31_bits(shape, window, fits):
+    taps = (3, 1)
+    sweep = forward_sweep(window, shape[2:], taps)
+    grad, w, out = (
+        torch.empty(sizes, dtype=torch.bfloat16, device="meta", memory_format=LAST)
+        for sizes in ((shape[0], 8, *window.sizes(shape[2:], taps)), (8, 8, *taps), shape)
+    )
+    assert launch_few_grad.runs_few_grad(sweep, grad, w, out) == fits
+
+
 @pytest.mark.parametrize("before", [(-1, 0), (-3, -2)], ids=str)
 def test_gradients_of_windows_that_begin_inside_of_the_image(before, launched):
     """Torch's dispatcher takes the operator's numbers as they are; a padding below 0 cuts positions off."""
