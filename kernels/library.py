@@ -220,7 +220,12 @@ def has(name: str) -> bool:
 
 def is_built(*names: str) -> bool:
     """Return whether the current source has kernels with all their tuned configs: none of them is left to Triton's JIT."""
-    return all(has(name) and not getattr(get(name), "is_unbuilt", False) for name in names)
+    return all(has(name) and not _is_unbuilt(get(name)) for name in names)
+
+
+def _is_unbuilt(kernel: Kernel) -> bool:
+    """Return whether Triton's JIT compiles all calls of a kernel: `nojit.kernels.unbuilt.Unbuilt`."""
+    return getattr(kernel, "is_unbuilt", False)
 
 
 def devices() -> frozenset[str]:
@@ -274,6 +279,7 @@ class _WarmupKernel:
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
+        self.is_unbuilt = _is_unbuilt(kernel)
 
     def __call__(self, *args: Any, **constexprs: Any) -> None:
         self._kernel.warmup(*args, **constexprs)

@@ -276,6 +276,17 @@ def test_a_rehearsal_launches_nothing_and_calls_like_it_are_known(monkeypatch):
         assert told == [("launch", "bmm")]
 
 
+@pytest.mark.parametrize("is_unbuilt", [True, False])
+def test_a_rehearsal_knows_which_kernels_are_left_to_tritons_jit(is_unbuilt):
+    """Calls like it launch what it chose: tiles that only tuned tables have would not be found."""
+    kernel = Watched("one", [])
+    kernel.is_unbuilt = is_unbuilt
+    with library.override(lambda _: kernel):
+        assert library.is_built("one") != is_unbuilt
+        with library.rehearsal():
+            assert library.is_built("one") != is_unbuilt
+
+
 def test_a_rehearsal_ends_with_an_error_too():
     with library.override(Provider()):
         source = library.CURRENT.source
