@@ -17,7 +17,6 @@ from nojit.kernels.conv.launch_sm90 import (
     PANEL_BYTES,
     ROWS,
     Boxes,
-    MapsRun,
     boxes_of,
     describe,
     fits,
@@ -53,9 +52,7 @@ def serves_weight_grad_channels(one: Sum, grad: Tensor) -> bool:
     return one.n_len % unit == 0 and (unfolds or one.c_len % unit == 0) and fits(one, grad)
 
 
-def runs_mapped_weight_grad(
-    one: Sum, grad: Tensor, x: Tensor | None, out: Tensor, maps_run: MapsRun | None = None
-) -> bool:
+def runs_mapped_weight_grad(one: Sum, grad: Tensor, x: Tensor | None, out: Tensor) -> bool:
     """Return whether the kernel can run the gradient of `one` by its weight.
 
     Args:
@@ -63,10 +60,9 @@ def runs_mapped_weight_grad(
         grad: gradient by the output.
         x: the input; None for one that is unfolded first.
         out: the result.
-        maps_run: function that tells whether the sm_90 kernels run on a device, or None for `takes_maps`.
     """
     unit = MAP_BYTES // grad.element_size()
-    if not (fits(one, grad, maps_run) and is_described(grad) and one.c_len % unit == 0):
+    if not (fits(one, grad) and is_described(grad) and one.c_len % unit == 0):
         return False
     if result_boxes(one).rows > sweeps.LIMIT:
         return False

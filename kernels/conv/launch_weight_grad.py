@@ -16,7 +16,7 @@ from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_few_weight_grad import few_boxes, launch_few_weight_grad, runs_few_weight_grad
 from nojit.kernels.conv.launch_merge import MERGE
 from nojit.kernels.conv.launch_pointers import Sum, launch_weight_product
-from nojit.kernels.conv.launch_sm90 import ROWS, Boxes, MapsRun, result_boxes
+from nojit.kernels.conv.launch_sm90 import ROWS, Boxes, result_boxes
 from nojit.kernels.conv.launch_sm90_weight_grad import (
     HALO,
     launch_mapped_weight_grad,
@@ -51,17 +51,14 @@ class _Way(NamedTuple):
     """Boxes one position high, for the halo kernel; None for another."""
 
 
-def launch_fast_weight_grad(
-    writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | None = None
-) -> bool:
+def launch_fast_weight_grad(writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> bool:
     """Launch the gradient of `one` by its weight with the fastest kernel that copies vectors or boxes; return whether one can run it.
 
-    `writer`: allocates and launches, and records both for replays; `maps_run`: function that tells whether the sm_90
-    kernels run on a device, or None for `takes_maps`.
+    `writer`: allocates and launches, and records both for replays.
     """
     if _is_product(one, grad) and launch_weight_product(writer, one, grad, x, out):
         return True
-    ways = list(_ways(one, grad, x, out, maps_run))
+    ways = list(_ways(one, grad, x, out))
     if not ways:
         return False
     _launch_way(min(ways, key=lambda way: way.plan.ns), writer, one, grad, x, out)
@@ -90,10 +87,10 @@ def _is_product(one: Sum, grad: Tensor) -> bool:
     return one.positions <= SHORT or tiles * MOST_PARTS >= processors(grad)
 
 
-def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | None) -> Iterator[_Way]:
+def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> Iterator[_Way]:
     """List the kernels that can run the gradient of `one` by its weight."""
     as_it_is = is_described(x) and one.c_len % VECTOR == 0
-    if as_it_is and runs_mapped_weight_grad(one, grad, x, out, maps_run):
+    if as_it_is and runs_mapped_weight_grad(one, grad, x, out):
         yield from _mapped(one, one, None, grad, unfolds=False)
     if one.groups > 1 or not is_half(x) or not one.positions or not one.depth:
         return
@@ -108,7 +105,7 @@ def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor, maps_run: MapsRun | No
         if padded == VECTOR:
             yield from _few(one, source, grad, out, unfolds=True)
         # parts of an unfolded input have the weight's taps in another order, so they need a kernel that merges them
-        elif runs_mapped_weight_grad(source.over(one), grad, None, out, maps_run) and library.has(MERGE):
+        elif runs_mapped_weight_grad(source.over(one), grad, None, out) and library.has(MERGE):
             yield from _mapped(one, source.over(one), source, grad, unfolds=True)
 
 

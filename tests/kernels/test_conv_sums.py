@@ -147,8 +147,8 @@ def test_every_way_of_a_weight_gradient_has_a_kernel(seed, monkeypatch):
     writer = RecipeWriter(grad, image(batch, channels, *positions, how=how))
     weight, list_ways = (results, channels // groups, *kernel), launch_weight_grad._ways
 
-    def launch_all(one: Sum, grad: torch.Tensor, x: torch.Tensor, result: torch.Tensor, maps_run: Any) -> list[Any]:
-        ways = list(list_ways(one, grad, x, result, maps_run))
+    def launch_all(one: Sum, grad: torch.Tensor, x: torch.Tensor, result: torch.Tensor) -> list[Any]:
+        ways = list(list_ways(one, grad, x, result))
         for way in ways:
             launch_weight_grad._launch_way(way, writer, one, grad, x, result)
         return ways
