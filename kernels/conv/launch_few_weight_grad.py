@@ -1,4 +1,4 @@
-"""Launch `conv_few_weight_grad`, the kernel for images with few channels: which calls it can run, boxes, split-K."""
+"""Launch `conv_few_weight_grad`, the kernel for images with few channels: which calls it can run, boxes."""
 
 # ruff: noqa: PLR0917 - a launch has many facts
 
@@ -7,17 +7,16 @@ from __future__ import annotations
 from typing import Final
 
 from nojit.kernels import library
-from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
+from nojit.kernels.calls.memos import RecipeWriter
 from nojit.kernels.calls.strides import named
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_few import FAR, serves_few, spans
-from nojit.kernels.conv.launch_merge import MERGE, merge_rows, merge_taps
 from nojit.kernels.conv.launch_pointers import Sum
 from nojit.kernels.conv.launch_sm90 import Boxes, boxes_of
 from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput
 from nojit.kernels.conv.layouts import is_described, is_half_image, strides_of
 from nojit.kernels.products.tile_costs import Tiling
-from torch import Tensor, float32
+from torch import Tensor
 
 __all__ = ["few_boxes", "launch_few_weight_grad", "runs_few_weight_grad"]
 
@@ -29,21 +28,11 @@ def few_boxes(one: Sum) -> Boxes:
     return boxes_of((one.batch, *one.sweep.out), (1, 1, 1, 1))
 
 
-def _is_in_order(one: Sum, source: VectorInput, out: Tensor) -> bool:
-    """Return whether the weight gradient has channels and taps in the order in which the kernel writes them."""
-    return source.together == 1 and source.channels == one.c_len and out.movedim(1, -1).is_contiguous()
-
-
-def runs_few_weight_grad(one: Sum, source: VectorInput, grad: Tensor, out: Tensor) -> bool:
-    """Return whether the kernel can run the gradient of `one` by its weight, given the form of the input.
-
-    A gradient in another order than the kernel's needs the kernel that merges taps, too.
-    """
+def runs_few_weight_grad(one: Sum, source: VectorInput, grad: Tensor) -> bool:
+    """Return whether the kernel can run the gradient of `one` by its weight, given the form of the input."""
     if not (is_half_image(grad) and serves_few(one, grad) and one.n_len % VECTOR == 0 and is_described(grad)):
         return False
     if not library.has(KERNEL):
-        return False
-    if not (_is_in_order(one, source, out) or library.has(MERGE)):
         return False
     boxes, own = few_boxes(one), one.sweep
     count, _, high, wide = boxes.sizes
@@ -68,7 +57,7 @@ def launch_few_weight_grad(
     source: VectorInput,
     grad: Tensor,
     x: Tensor,
-    out: Tensor,
+    target: Tensor,
     tiling: Tiling,
 ) -> None:
     """Launch the gradient of `one` by its weight.
@@ -79,14 +68,10 @@ def launch_few_weight_grad(
         source: the form of x.
         grad: gradient by the output, [N, O, H, W].
         x: the image in the form `source`.
-        out: gradient by the weight, [O, C, kH, kW].
-        tiling: rows (taps and channels of x) and columns (channels of grad) of a tile, and the split-K parts.
+        target: the split-K parts, [parts, O, kH * kW * C] with the taps and channels of `source`.
+        tiling: rows (taps and channels of x) and columns (channels of grad) of a tile, and the number of parts.
     """
-    own, boxes, parts = one.sweep, few_boxes(one), tiling.parts
-    numbers = own.taps[1] * source.taps * source.channels
-    in_order = _is_in_order(one, source, out)
-    whole = parts == 1 and in_order
-    target = out if whole else new_contiguous(writer, grad, (parts, one.n_len, numbers), float32)
+    own, boxes = one.sweep, few_boxes(one)
     grad_outer, _, _, grad_row, grad_pixel = (stride // VECTOR for stride in strides_of(grad))
     writer.launch(
         KERNEL,
@@ -104,13 +89,9 @@ def launch_few_weight_grad(
         **named("start_", "hw", (own.start[1], source.start)),
         **named("boxes_", "nhw", (boxes.counts[0], *boxes.counts[2:])),
         **named("box_", "hw", boxes.sizes[2:]),
-        splits=parts,
+        splits=tiling.parts,
         **named("stride_g", "nhw", (grad_outer, grad_row, grad_pixel)),
         **named("stride_x", "nhw", (source.strides[0], *source.strides[2:])),
         BLOCK_M=tiling.rows,
         BLOCK_N=tiling.cols,
     )
-    if in_order and not whole:
-        merge_rows(writer, target, out, numbers)
-    elif not in_order:
-        merge_taps(writer, target, out, source.together, source.channels)

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 import torch
 from nojit.kernels import library
-from nojit.kernels.calls.memos import RecipeWriter
-from nojit.kernels.calls.tensor_maps import processors
+from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
+from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_few_weight_grad import few_boxes, launch_few_weight_grad, runs_few_weight_grad
-from nojit.kernels.conv.launch_merge import MERGE
+from nojit.kernels.conv.launch_merge import MERGE, merge_rows, merge_taps
 from nojit.kernels.conv.launch_pointers import Sum, launch_weight_product
 from nojit.kernels.conv.launch_sm90 import ROWS, Boxes, result_boxes
 from nojit.kernels.conv.launch_sm90_weight_grad import (
@@ -24,9 +24,10 @@ from nojit.kernels.conv.launch_sm90_weight_grad import (
     weight_strips,
 )
 from nojit.kernels.conv.launch_unfold import COPY_BYTES, VECTOR, VectorInput, own_form, unfold, unfolded_form
-from nojit.kernels.conv.layouts import is_described, is_half
+from nojit.kernels.conv.layouts import is_described, is_half, merged, strides_of
 from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
 from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED, REORDERED, STRIPS
+from nojit.kernels.products.splits import padded_width
 from nojit.kernels.products.tile_costs import Tiling, Work, straddling
 from torch import Tensor
 
@@ -44,8 +45,8 @@ class _Way(NamedTuple):
 
     plan: Plan
     is_few: bool
-    source: VectorInput | None
-    """The form of the input; None for groups."""
+    source: VectorInput
+    """The form of the input."""
     unfolds: bool
     strips: Boxes | None = None
     """Boxes one position high, for the halo kernel; None for another."""
@@ -66,17 +67,45 @@ def launch_fast_weight_grad(writer: RecipeWriter, one: Sum, grad: Tensor, x: Ten
 
 
 def _launch_way(way: _Way, writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> None:
-    """Launch the gradient of `one` by its weight in a way that `_ways` listed."""
+    """Launch the gradient of `one` by its weight in a way that `_ways` listed, then add up the parts."""
     source, tiling = way.source, Tiling(way.plan.rows, way.plan.cols, way.plan.parts)
-    together = 1
-    if source is not None and way.unfolds:
+    its, rows, in_order = source.over(one), one.groups * one.n_len, _is_in_order(one, source, out)
+    merges = tiling.parts > 1 or not in_order
+    if merges:
+        width = its.depth if way.is_few else padded_width(its.depth)
+        target = new_contiguous(writer, grad, (tiling.parts, rows, width), torch.float32)
+    else:
+        target = writer.stands(out.as_strided((1, rows, its.depth), (0, its.depth, 1)), out)
+    if way.unfolds:
         x = unfold(writer, one, source, x)
-    if source is not None and way.is_few:
-        launch_few_weight_grad(writer, one, source, grad, x, out, tiling)
-        return
-    if source is not None and way.unfolds:
-        one, x, together = source.over(one), writer.make(torch.movedim, x, -1, 1), source.together
-    launch_mapped_weight_grad(writer, one, together, grad, x, out, tiling, way.strips)
+    if way.is_few:
+        launch_few_weight_grad(writer, one, source, grad, x, target, tiling)
+    else:
+        if way.unfolds:
+            x = writer.make(torch.movedim, x, -1, 1)
+        launch_mapped_weight_grad(writer, its, grad, x, target, tiling, way.strips)
+    if merges and in_order:
+        merge_rows(writer, target, out, its.depth)
+    elif merges:
+        merge_taps(writer, target, out, source.together, source.channels)
+
+
+def _is_in_order(one: Sum, source: VectorInput, out: Tensor) -> bool:
+    """Return whether the kernels write taps and channels, given the form of the input, in the order of the result."""
+    return source.together == 1 and source.channels == one.c_len and _is_dense(one, out)
+
+
+def _writes(one: Sum, source: VectorInput, out: Tensor) -> bool:
+    """Return whether the result can be written: one in another order than the kernels' needs the kernel that merges taps."""
+    return _is_in_order(one, source, out) or library.has(MERGE)
+
+
+def _is_dense(one: Sum, out: Tensor) -> bool:
+    """Return whether a row of the result has the taps in order, each with all its channels, and rows follow one another."""
+    row, channel, *inner = strides_of(out)
+    taps = one.sweep.taps
+    in_order = channel == 1 and (math.prod(taps) == 1 or merged(taps, inner) == one.c_len)
+    return in_order and row == one.depth and out.data_ptr() % MAP_BYTES == 0
 
 
 def _is_product(one: Sum, grad: Tensor) -> bool:
@@ -89,32 +118,30 @@ def _is_product(one: Sum, grad: Tensor) -> bool:
 
 def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> Iterator[_Way]:
     """List the kernels that can run the gradient of `one` by its weight."""
-    as_it_is = is_described(x) and one.c_len % VECTOR == 0
-    if as_it_is and runs_mapped_weight_grad(one, grad, x, out):
-        yield from _mapped(one, one, None, grad, unfolds=False)
+    as_it_is, own = is_described(x) and one.c_len % VECTOR == 0, own_form(one, x)
+    if as_it_is and _is_dense(one, out) and runs_mapped_weight_grad(one, own, grad):
+        yield from _mapped(one, own, grad, unfolds=False)
     if one.groups > 1 or not is_half(x) or not one.positions or not one.depth:
         return
-    if as_it_is:
-        yield from _few(one, own_form(one, x), grad, out, unfolds=False)
+    if as_it_is and runs_few_weight_grad(one, own, grad) and _writes(one, own, out):
+        yield from _few(one, own, grad, unfolds=False)
     for padded in (VECTOR, ROWS):
         source = unfolded_form(one, padded)
         if (source.together == 1 and as_it_is) or source.copied_bytes(one) > (COPY_BYTES if as_it_is else math.inf):
             continue
         if max(one.batch * math.prod(one.sweep.source[:2]) * source.width, out.numel()) > sweeps.LIMIT:
             continue
-        if padded == VECTOR:
-            yield from _few(one, source, grad, out, unfolds=True)
-        # parts of an unfolded input have the weight's taps in another order, so they need a kernel that merges them
-        elif runs_mapped_weight_grad(source.over(one), grad, None, out) and library.has(MERGE):
-            yield from _mapped(one, source.over(one), source, grad, unfolds=True)
+        runs, ways = (runs_few_weight_grad, _few) if padded == VECTOR else (runs_mapped_weight_grad, _mapped)
+        if runs(one, source, grad) and _writes(one, source, out):
+            yield from ways(one, source, grad, unfolds=True)
 
 
-def _moved(one: Sum, grad: Tensor, source: VectorInput | None, *, unfolds: bool) -> tuple[float, float]:
+def _moved(one: Sum, grad: Tensor, source: VectorInput, *, unfolds: bool) -> tuple[float, float]:
     """Return the time to move operands and result once, and the time to unfold and to put the result in order."""
     read = one.batch * one.groups * one.c_len * math.prod(one.sweep.source)
     written = one.groups * one.n_len * one.depth
     moved = moving(grad.numel() + read + written, grad.element_size())
-    if source is None or not unfolds:
+    if not unfolds:
         return moved, 0.0
     return moved, unfolding(moving(source.copied_bytes(one), 1)) + REORDERED * written
 
@@ -124,9 +151,8 @@ def _work(rows: int, cols: int, boxes: int, moved: float, processors: int) -> Wo
     return Work((1, rows, cols, BOX * boxes), processors, BOX, moved, (False, False))
 
 
-def _few(one: Sum, source: VectorInput, grad: Tensor, out: Tensor, *, unfolds: bool) -> Iterator[_Way]:
-    if not runs_few_weight_grad(one, source, grad, out):
-        return
+def _few(one: Sum, source: VectorInput, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
+    """List the ways of the kernel for few channels over an input in the form `source`."""
     rows = one.sweep.taps[1] * source.taps * source.channels
     moved, more = _moved(one, grad, source, unfolds=unfolds)
     boxes = few_boxes(one).rows // ROWS
@@ -134,8 +160,9 @@ def _few(one: Sum, source: VectorInput, grad: Tensor, out: Tensor, *, unfolds: b
         yield _Way(plan, is_few=True, source=source, unfolds=unfolds)
 
 
-def _mapped(one: Sum, its: Sum, source: VectorInput | None, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
-    """List the ways of the sm_90 kernels; `its`: the sum over the input in the form `source`."""
+def _mapped(one: Sum, source: VectorInput, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
+    """List the ways of the sm_90 kernels over an input in the form `source`."""
+    its = source.over(one)
     taps = math.prod(its.sweep.taps)
     moved, more = _moved(one, grad, source, unfolds=unfolds)
 
