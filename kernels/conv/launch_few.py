@@ -16,14 +16,13 @@ from nojit.kernels.calls.tensor_maps import MAP_BYTES, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_merge import launch_merge
 from nojit.kernels.conv.launch_pointers import Sum, unused
-from nojit.kernels.conv.launch_unfold import COPY_BYTES, VECTOR, VectorInput, own_form, unfold, unfolded_form
+from nojit.kernels.conv.launch_unfold import VECTOR, VectorInput, chunks_of, own_form, unfolded, unfolded_form
 from nojit.kernels.conv.layouts import (
     copied_by_channels,
     has_adjacent_channels,
     is_described,
     is_half,
     merged,
-    part_of,
     positions_of,
     strides_of,
 )
@@ -82,7 +81,11 @@ def launch_few(
     if one.is_transposed:
         one, w = replace(one, is_transposed=False), writer.make(Tensor.transpose, w, 0, 1)
     if is_unfolded_first(one, x):
-        _launch_unfolded(writer, one, source, x, w, bias, out, tiling)
+        chunks = chunks_of(one)
+        taps = one.n_len * math.prod(one.sweep.taps[:2]) * source.taps
+        weight = new_contiguous(writer, x, (taps, source.channels))
+        for each, copy, its_out in unfolded(writer, chunks, x, out, (w, weight)):
+            _launch(writer, each.one, each.source, copy, weight, bias, its_out, tiling)
         return True
     # whether a replayed part is aligned depends on more of its address than a recipe knows
     weight = copied_by_channels(writer, w) if one.is_part else weight_by_channels(writer, w)
@@ -199,33 +202,6 @@ def few_depth(one: Sum, source: VectorInput) -> int:
 def few_unit(one: Sum, out: Tensor) -> int:
     """Return how many channels of a result the kernel stores at a time."""
     return VECTOR if one.n_len % VECTOR == 0 and is_described(out) else 1
-
-
-def _launch_unfolded(
-    writer: RecipeWriter,
-    one: Sum,
-    source: VectorInput,
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None,
-    out: Tensor,
-    tiling: Tiling | None,
-) -> None:
-    """Unfold x and launch the kernel, in parts of the batch if the copy of all of it would have more than `COPY_BYTES`.
-
-    `writer`: allocates and launches, and records both for replays.
-    """
-    count = max(1, COPY_BYTES * one.batch // max(1, source.copied_bytes(one)))
-    weight = new_contiguous(writer, x, (one.n_len * math.prod(one.sweep.taps[:2]) * source.taps, source.channels))
-    copy = None
-    for first in range(0, one.batch, count):
-        own, its_x, its_out = one, x, out
-        if count < one.batch:
-            batch = min(count, one.batch - first)
-            own = replace(one, batch=batch)
-            its_x, its_out = (writer.make(part_of, value, (first,), (batch,), (1,)) for value in (x, out))
-        copy = unfold(writer, own, source, its_x, (w, weight), copy=copy)
-        _launch(writer, own, source, copy, weight, bias, its_out, tiling)
 
 
 def _launch(

@@ -16,9 +16,9 @@ from nojit.kernels.calls.strides import named
 from nojit.kernels.calls.tensor_maps import nothing, processors
 from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_merge import launch_merge, merge_rows
-from nojit.kernels.conv.layouts import merged, part_of, positions_of, strides_of
+from nojit.kernels.conv.layouts import merged, part_of, piece_of, positions_of, strides_of
 from nojit.kernels.conv.splits import parts_of, tiles_of
-from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
+from nojit.kernels.conv.sweeps import Sweep, pieces_of
 from nojit.kernels.products.splits import padded_width
 from torch import Tensor
 
@@ -115,24 +115,13 @@ def launch(writer: RecipeWriter, one: Sum, x: Tensor, w: Tensor, bias: Tensor | 
             own = one.part(first, sizes)
             whole = own.positions == one.positions
             source = x if whole else writer.make(part_of, x, (first[0],), (sizes[0],), (1,))
-            target = out if whole else writer.make(_piece_of, out, first, sizes)
+            target = out if whole else writer.make(piece_of, out, out.dim(), first, sizes)
             _launch(writer, own, source, w, bias, target, None, 1)
         return
     partial = new_contiguous(writer, x, (splits, one.positions, padded_width(one.n_len)), torch.float32)
     _launch(writer, one, x, w, None, out, partial, splits)
     outer, channel, *_ = strides_of(out)
     launch_merge(writer, partial, out, bias, one.shape, (outer, pixel or 0, channel))
-
-
-def _piece_of(value: Tensor, first: tuple[int, ...], sizes: tuple[int, ...]) -> Tensor:
-    """Return a view of a part of the batch and of the positions, with all channels.
-
-    `first` and `sizes` are (batch, depth, height, width).
-    """
-    skip = 1 if value.dim() == PADDED_DIM + 2 else 0
-    starts = (first[0], 0, *first[1 + skip :])
-    lengths = (sizes[0], value.shape[1], *sizes[1 + skip :])
-    return part_of(value, starts, lengths, (1,) * value.dim())
 
 
 def _launch(
@@ -253,7 +242,7 @@ def launch_weight_grad(writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, 
         own, its_grad, its_x, sums = one, grad, x, partial
         if len(pieces) > 1:
             own = one.part(first, sizes)
-            its_grad = writer.make(_piece_of, grad, first, sizes)
+            its_grad = writer.make(piece_of, grad, grad.dim(), first, sizes)
             its_x = writer.make(part_of, x, (first[0],), (sizes[0],), (1,))
             sums = writer.make(torch.narrow, partial, 0, number, 1)
         writer.launch(

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from nojit.kernels.calls.memos import RecipeWriter, new_contiguous
 from nojit.kernels.calls.strides import named
 from nojit.kernels.conv.launch_pointers import Sum
-from nojit.kernels.conv.layouts import HALF, copied_by_channels, merged, positions_of, strides_of
-from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep
+from nojit.kernels.conv.layouts import HALF, copied_by_channels, merged, piece_of, positions_of, strides_of
+from nojit.kernels.conv.sweeps import PADDED_DIM, Sweep, pieces_of
 from torch import Tensor
 
-__all__ = ["COPY_BYTES", "VECTOR", "VectorInput", "own_form", "unfold", "unfolded_form"]
+__all__ = ["VECTOR", "Chunk", "VectorInput", "chunks_of", "own_form", "unfolded", "unfolded_form"]
 
 VECTOR: Final = 8
 """Channels per copy of the kernels: 16 bytes."""
 COPY_BYTES: Final = 1 << 30
-"""The most bytes of an unfolded copy where there is a choice: convolutions take the batch in parts, weight gradients the input as it is."""
+"""The most bytes of an unfolded copy: larger inputs are unfolded and summed in chunks."""
 GAIN: Final = 0.75
 """Taps of a row are unfolded together if that shortens K to at most this fraction."""
 
@@ -64,6 +65,43 @@ class VectorInput(NamedTuple):
         return replace(one, c_len=self.channels, sweep=sweep)
 
 
+class Chunk(NamedTuple):
+    """A part of a sum, and the form of the input that it reads."""
+
+    one: Sum
+    source: VectorInput
+    first: tuple[int, ...] = (0, 0, 0, 0)
+    """Its first position in the result: batch, depth, height and width."""
+    first_read: tuple[int, ...] = (0, 0, 0, 0)
+    """The first position that it reads."""
+
+    @property
+    def rows(self) -> int:
+        """Positions of its input, unfolded."""
+        return self.one.batch * math.prod(self.one.sweep.source[:2]) * self.source.width
+
+
+def chunks_of(one: Sum, padded: int = VECTOR) -> list[Chunk]:
+    """Cut a sum into chunks whose unfolded inputs have at most `COPY_BYTES`: by images, then by slices, then by rows.
+
+    No chunk has less than one row of the result. `padded` is that of `unfolded_form`.
+    """
+    row, most = one.sweep.out[2], one.positions
+    while True:
+        pieces = pieces_of((one.batch, *one.sweep.out), most)
+        chunks = [_chunk(one, padded, first, sizes) for first, sizes in pieces]
+        if most <= row or max(each.source.copied_bytes(each.one) for each in chunks) <= COPY_BYTES:
+            return chunks
+        most = max(most // 2, row)
+
+
+def _chunk(one: Sum, padded: int, first: tuple[int, ...], sizes: tuple[int, ...]) -> Chunk:
+    (n, d, h, w), (batch, deep, high, wide) = first, sizes
+    read, sweep = one.sweep.reading((d, h, w), (deep, high, wide))
+    own = replace(one, batch=batch, sweep=sweep)
+    return Chunk(own, unfolded_form(own, padded), first, (n, *read))
+
+
 def own_form(one: Sum, x: Tensor) -> VectorInput:
     """Return the form of an input x whose channels fill vectors, as it is."""
     own = one.sweep
@@ -81,7 +119,7 @@ def own_form(one: Sum, x: Tensor) -> VectorInput:
 
 
 def unfolded_form(one: Sum, padded: int = VECTOR) -> VectorInput:
-    """Return the input as `unfold` stores it.
+    """Return the input as `unfolded` stores it.
 
     Args:
         one: the sum.
@@ -121,30 +159,43 @@ def _as_image(writer: RecipeWriter, value: Tensor) -> tuple[Tensor, tuple[int, i
     return value, (outer, channel, row, pixel)
 
 
-def unfold(
+def unfolded(
     writer: RecipeWriter,
-    one: Sum,
-    source: VectorInput,
+    chunks: Sequence[Chunk],
     x: Tensor,
+    result: Tensor,
     weights: tuple[Tensor, Tensor] | None = None,
-    *,
-    copy: Tensor | None = None,
-) -> Tensor:
-    """Launch the kernel that copies x [N, C, ..., W] to [N, ..., positions, 8 * vectors], padded with zeros.
+) -> Iterator[tuple[Chunk, Tensor, Tensor]]:
+    """Unfold the input of each chunk, all into the same memory; yield the chunk, its copy [N, 8 * vectors, ...], and its part of `result`.
 
     Args:
         writer: allocates and launches, and records both for replays.
-        one: the sum.
-        source: the result of `unfolded_form`.
+        chunks: the result of `chunks_of`.
         x: the input, of any strides.
+        result: a tensor with the positions of the sum's result.
         weights: the weight, and a tensor for it in the same order of channels; None for no weight.
-        copy: a result for at least as large a batch, to write again; None allocates one.
     """
-    own = one.sweep
+    memory = new_contiguous(writer, x, (max(each.rows * each.source.channels for each in chunks),))
+    for each in chunks:
+        one, dims = each.one, x.dim()
+        its_x, its_result = x, result
+        if len(chunks) > 1:
+            its_x = writer.make(piece_of, x, dims, each.first_read, (one.batch, *one.sweep.source))
+            its_result = writer.make(piece_of, result, dims, each.first, (one.batch, *one.sweep.out))
+        lines = one.sweep.source[PADDED_DIM + 3 - dims : 2]
+        shape = (one.batch, *lines, each.source.width, each.source.channels)
+        copy = writer.stands(memory[: math.prod(shape)].view(shape).movedim(-1, 1), memory)
+        _unfold(writer, each, its_x, copy, weights)
+        yield each, copy, its_result
+
+
+def _unfold(writer: RecipeWriter, each: Chunk, x: Tensor, copy: Tensor, weights: tuple[Tensor, Tensor] | None) -> None:
+    """Launch the kernel that copies x, the input of a chunk, to `copy`, padded with zeros.
+
+    `writer` and `weights` are those of `unfolded`.
+    """
+    one, source, own = each.one, each.source, each.one.sweep
     high, taps = math.prod(own.source[:2]), math.prod(own.taps[:2])
-    if copy is None:
-        lines = own.source[:2] if x.dim() > PADDED_DIM + 2 else own.source[1:2]
-        copy = new_contiguous(writer, x, (one.batch, *lines, source.width, source.channels))
     w, w_copy = weights or (x, copy)
     (x, x_strides), (w, w_strides) = _as_image(writer, x), _as_image(writer, w)
     joins = source.taps == 1
@@ -168,4 +219,3 @@ def unfold(
         **named("stride_x", "nchw", x_strides),
         **named("stride_w", "nchw", w_strides),
     )
-    return copy

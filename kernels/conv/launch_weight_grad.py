@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import torch
@@ -16,14 +16,14 @@ from nojit.kernels.conv import sweeps
 from nojit.kernels.conv.launch_few_weight_grad import few_boxes, launch_few_weight_grad, runs_few_weight_grad
 from nojit.kernels.conv.launch_merge import MERGE, merge_rows, merge_taps
 from nojit.kernels.conv.launch_pointers import Sum, launch_weight_product
-from nojit.kernels.conv.launch_sm90 import ROWS, Boxes, result_boxes
+from nojit.kernels.conv.launch_sm90 import ROWS, result_boxes
 from nojit.kernels.conv.launch_sm90_weight_grad import (
     HALO,
     launch_mapped_weight_grad,
     runs_mapped_weight_grad,
     weight_strips,
 )
-from nojit.kernels.conv.launch_unfold import COPY_BYTES, VECTOR, VectorInput, own_form, unfold, unfolded_form
+from nojit.kernels.conv.launch_unfold import VECTOR, Chunk, VectorInput, chunks_of, own_form, unfolded, unfolded_form
 from nojit.kernels.conv.layouts import is_described, is_half, merged, strides_of
 from nojit.kernels.conv.plan_costs import Plan, moving, plans, unfolding
 from nojit.kernels.conv.weight_grad_costs import BOX, FEW, MAPPED, REORDERED, STRIPS
@@ -45,11 +45,16 @@ class _Way(NamedTuple):
 
     plan: Plan
     is_few: bool
-    source: VectorInput
-    """The form of the input."""
+    chunks: Sequence[Chunk]
+    """The parts that are launched one after the other."""
     unfolds: bool
-    strips: Boxes | None = None
-    """Boxes one position high, for the halo kernel; None for another."""
+    has_strips: bool = False
+    """Whether the halo kernel runs."""
+
+    @property
+    def ns(self) -> float:
+        """Estimated time of all launches: the plan's is that of the largest chunk."""
+        return self.plan.ns * len(self.chunks)
 
 
 def launch_fast_weight_grad(writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> bool:
@@ -62,32 +67,43 @@ def launch_fast_weight_grad(writer: RecipeWriter, one: Sum, grad: Tensor, x: Ten
     ways = list(_ways(one, grad, x, out))
     if not ways:
         return False
-    _launch_way(min(ways, key=lambda way: way.plan.ns), writer, one, grad, x, out)
+    _launch_way(min(ways, key=lambda way: way.ns), writer, one, grad, x, out)
     return True
 
 
 def _launch_way(way: _Way, writer: RecipeWriter, one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> None:
     """Launch the gradient of `one` by its weight in a way that `_ways` listed, then add up the parts."""
-    source, tiling = way.source, Tiling(way.plan.rows, way.plan.cols, way.plan.parts)
-    its, rows, in_order = source.over(one), one.groups * one.n_len, _is_in_order(one, source, out)
-    merges = tiling.parts > 1 or not in_order
+    chunks, tiling = way.chunks, Tiling(way.plan.rows, way.plan.cols, way.plan.parts)
+    source = chunks[0].source
+    rows, depth, parts = one.groups * one.n_len, source.over(one).depth, len(chunks) * tiling.parts
+    in_order = _is_in_order(one, source, out)
+    merges = parts > 1 or not in_order
     if merges:
-        width = its.depth if way.is_few else padded_width(its.depth)
-        target = new_contiguous(writer, grad, (tiling.parts, rows, width), torch.float32)
+        width = depth if way.is_few else padded_width(depth)
+        target = new_contiguous(writer, grad, (parts, rows, width), torch.float32)
     else:
-        target = writer.stands(out.as_strided((1, rows, its.depth), (0, its.depth, 1)), out)
-    if way.unfolds:
-        x = unfold(writer, one, source, x)
-    if way.is_few:
-        launch_few_weight_grad(writer, one, source, grad, x, target, tiling)
-    else:
-        if way.unfolds:
-            x = writer.make(torch.movedim, x, -1, 1)
-        launch_mapped_weight_grad(writer, its, grad, x, target, tiling, way.strips)
+        target = writer.stands(out.as_strided((1, rows, depth), (0, depth, 1)), out)
+    launches = unfolded(writer, chunks, x, grad) if way.unfolds else [(chunks[0], x, grad)]
+    for number, (each, its_x, its_grad) in enumerate(launches):
+        its = target
+        if len(chunks) > 1:
+            its = writer.make(torch.narrow, target, 0, number * tiling.parts, tiling.parts)
+        _launch_chunk(way, writer, each, its_grad, its_x, its, tiling)
     if merges and in_order:
-        merge_rows(writer, target, out, its.depth)
+        merge_rows(writer, target, out, depth)
     elif merges:
         merge_taps(writer, target, out, source.together, source.channels)
+
+
+def _launch_chunk(
+    way: _Way, writer: RecipeWriter, each: Chunk, grad: Tensor, x: Tensor, target: Tensor, tiling: Tiling
+) -> None:
+    """Launch the kernel of `way` for one chunk, over its input and its part of `grad`."""
+    if way.is_few:
+        launch_few_weight_grad(writer, each.one, each.source, grad, x, target, tiling)
+        return
+    its = each.source.over(each.one)
+    launch_mapped_weight_grad(writer, its, grad, x, target, tiling, weight_strips(its) if way.has_strips else None)
 
 
 def _is_in_order(one: Sum, source: VectorInput, out: Tensor) -> bool:
@@ -119,28 +135,30 @@ def _is_product(one: Sum, grad: Tensor) -> bool:
 def _ways(one: Sum, grad: Tensor, x: Tensor, out: Tensor) -> Iterator[_Way]:
     """List the kernels that can run the gradient of `one` by its weight."""
     as_it_is, own = is_described(x) and one.c_len % VECTOR == 0, own_form(one, x)
+    whole = Chunk(one, own)
     if as_it_is and _is_dense(one, out) and runs_mapped_weight_grad(one, own, grad):
-        yield from _mapped(one, own, grad, unfolds=False)
+        yield from _mapped(whole, [whole], grad, unfolds=False)
     if one.groups > 1 or not is_half(x) or not one.positions or not one.depth:
         return
     if as_it_is and runs_few_weight_grad(one, own, grad) and _writes(one, own, out):
-        yield from _few(one, own, grad, unfolds=False)
+        yield from _few(whole, [whole], grad, unfolds=False)
     for padded in (VECTOR, ROWS):
-        source = unfolded_form(one, padded)
-        if (source.together == 1 and as_it_is) or source.copied_bytes(one) > (COPY_BYTES if as_it_is else math.inf):
+        if as_it_is and unfolded_form(one, padded).together == 1:
             continue
-        if max(one.batch * math.prod(one.sweep.source[:2]) * source.width, out.numel()) > sweeps.LIMIT:
+        chunks = chunks_of(one, padded)
+        largest = max(chunks, key=lambda each: each.rows)
+        if max(out.numel(), largest.rows) > sweeps.LIMIT:
             continue
         runs, ways = (runs_few_weight_grad, _few) if padded == VECTOR else (runs_mapped_weight_grad, _mapped)
-        if runs(one, source, grad) and _writes(one, source, out):
-            yield from ways(one, source, grad, unfolds=True)
+        if runs(largest.one, largest.source, grad) and _writes(one, largest.source, out):
+            yield from ways(largest, chunks, grad, unfolds=True)
 
 
-def _moved(one: Sum, grad: Tensor, source: VectorInput, *, unfolds: bool) -> tuple[float, float]:
+def _moved(one: Sum, source: VectorInput, grad: Tensor, *, unfolds: bool) -> tuple[float, float]:
     """Return the time to move operands and result once, and the time to unfold and to put the result in order."""
     read = one.batch * one.groups * one.c_len * math.prod(one.sweep.source)
     written = one.groups * one.n_len * one.depth
-    moved = moving(grad.numel() + read + written, grad.element_size())
+    moved = moving(one.positions * one.groups * one.n_len + read + written, grad.element_size())
     if not unfolds:
         return moved, 0.0
     return moved, unfolding(moving(source.copied_bytes(one), 1)) + REORDERED * written
@@ -151,20 +169,22 @@ def _work(rows: int, cols: int, boxes: int, moved: float, processors: int) -> Wo
     return Work((1, rows, cols, BOX * boxes), processors, BOX, moved, (False, False))
 
 
-def _few(one: Sum, source: VectorInput, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
-    """List the ways of the kernel for few channels over an input in the form `source`."""
+def _few(largest: Chunk, chunks: Sequence[Chunk], grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
+    """List the ways of the kernel for few channels."""
+    one, source = largest.one, largest.source
     rows = one.sweep.taps[1] * source.taps * source.channels
-    moved, more = _moved(one, grad, source, unfolds=unfolds)
+    moved, more = _moved(one, source, grad, unfolds=unfolds)
     boxes = few_boxes(one).rows // ROWS
     for plan in plans(FEW, _work(rows, one.n_len, boxes, moved, processors(grad)), merges=unfolds, more=more):
-        yield _Way(plan, is_few=True, source=source, unfolds=unfolds)
+        yield _Way(plan, is_few=True, chunks=chunks, unfolds=unfolds)
 
 
-def _mapped(one: Sum, source: VectorInput, grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
-    """List the ways of the sm_90 kernels over an input in the form `source`."""
+def _mapped(largest: Chunk, chunks: Sequence[Chunk], grad: Tensor, *, unfolds: bool) -> Iterator[_Way]:
+    """List the ways of the sm_90 kernels."""
+    one, source = largest.one, largest.source
     its = source.over(one)
     taps = math.prod(its.sweep.taps)
-    moved, more = _moved(one, grad, source, unfolds=unfolds)
+    moved, more = _moved(one, source, grad, unfolds=unfolds)
 
     def work(wide: int, boxes: int) -> Work:
         """Return the product over `boxes` whose input channels are padded to multiples of `wide`."""
@@ -175,7 +195,7 @@ def _mapped(one: Sum, source: VectorInput, grad: Tensor, *, unfolds: bool) -> It
     # narrow weights fill no wide tile, and the manifest builds none for them
     tiles = [tile for tile in MAPPED if tile.rows == ROWS or (one.n_len > ROWS and 2 * whole.sizes[2] > tile.cols)]
     for plan in plans(tiles, whole, merges=unfolds, more=more):
-        yield _Way(plan, is_few=False, source=source, unfolds=unfolds)
+        yield _Way(plan, is_few=False, chunks=chunks, unfolds=unfolds)
     strips = weight_strips(its) if library.is_built(HALO) else None
     if strips is None:
         return
@@ -188,4 +208,4 @@ def _mapped(one: Sum, source: VectorInput, grad: Tensor, *, unfolds: bool) -> It
         if rest or (wide > ROWS and its.c_len <= ROWS) or (tile.rows > ROWS and one.n_len <= ROWS):
             continue
         for plan in plans([tile], work(wide, boxes)._replace(straddles=straddles), merges=unfolds, more=more):
-            yield _Way(plan, is_few=False, source=source, unfolds=unfolds, strips=strips)
+            yield _Way(plan, is_few=False, chunks=chunks, unfolds=unfolds, has_strips=True)

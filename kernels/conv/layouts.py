@@ -26,6 +26,7 @@ __all__ = [
     "merged",
     "new_like",
     "part_of",
+    "piece_of",
     "positions_of",
     "strides_of",
 ]
@@ -80,9 +81,13 @@ def copied_by_channels(writer: RecipeWriter, value: Tensor) -> Tensor:
 
 
 def _copied(value: Tensor, dims: int) -> Tensor:
-    """Return a channels-last copy with `dims` dimensions; a replayed call gives an operand without the batch as it is."""
-    batched = value if value.dim() == dims else value.unsqueeze(0)
-    return batched.clone(memory_format=FORMATS[dims])
+    """Return a channels-last copy with `dims` dimensions."""
+    return _batched(value, dims).clone(memory_format=FORMATS[dims])
+
+
+def _batched(value: Tensor, dims: int) -> Tensor:
+    """Return `value` with `dims` dimensions: a replayed call gives an operand without the batch as it is."""
+    return value if value.dim() == dims else value.unsqueeze(0)
 
 
 def formatted(channels: bool, dims: int) -> torch.memory_format:
@@ -131,6 +136,21 @@ def part_of(value: Tensor, first: Sequence[int], sizes: Sequence[int], apart: Se
     """Return a view of `value` with a first index, a number of elements and a step (`apart`) for each leading dimension."""
     spans: list[Any] = [slice(f, f + (n - 1) * a + 1, a) for f, n, a in zip(first, sizes, apart, strict=True)]
     return value[tuple(spans)]
+
+
+def piece_of(value: Tensor, dims: int, first: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """Return a view of a part of the batch and of the positions, with all channels.
+
+    Args:
+        value: the tensor.
+        dims: its dimensions, with the batch.
+        first: first index of batch, depth, height and width.
+        sizes: their sizes.
+    """
+    batched, skip = _batched(value, dims), PADDED_DIM + 3 - dims
+    starts = (first[0], 0, *first[1 + skip :])
+    lengths = (sizes[0], batched.shape[1], *sizes[1 + skip :])
+    return part_of(batched, starts, lengths, (1,) * dims)
 
 
 def is_described(value: Tensor) -> bool:

@@ -100,6 +100,30 @@ class Sweep:
         d, h, w = (s + f * m for s, f, m in zip(self.start, first, self.mul, strict=True))
         return replace(self, out=sizes, start=(d, h, w))
 
+    def reading(self, first: Triple, sizes: Triple) -> tuple[Triple, Sweep]:
+        """Return the first source position that a part of the result reads, and the part's sweep over only what it reads.
+
+        A dimension that is not cut keeps all of its source. `first` and `sizes` are those of `part`.
+        """
+        own = self.part(first, sizes)
+        spans = [
+            (0, source) if size == whole else _span(size, source, *facts)
+            for size, whole, source, *facts in zip(
+                sizes, self.out, own.source, own.taps, own.mul, own.step, own.start, strict=True
+            )
+        ]
+        (d, m), (h, n), (w, o) = spans
+        starts = (own.start[0] - d, own.start[1] - h, own.start[2] - w)
+        return (d, h, w), replace(own, source=(m, n, o), start=starts)
+
+
+def _span(out: int, source: int, taps: int, mul: int, step: int, start: int) -> tuple[int, int]:
+    """Return the first source position that is read, and the number of positions up to the last; at least one."""
+    reach = (taps - 1) * step
+    first = min(max(start + min(reach, 0), 0), source - 1)
+    last = min(start + (out - 1) * mul + max(reach, 0), source - 1)
+    return first, max(last - first + 1, 1)
+
 
 class Class(NamedTuple):
     """Input positions that the same taps read, and the sweep that computes their gradient."""

@@ -18,6 +18,7 @@ from nojit.kernels.conv import (
     launch_pointers,
     launch_sm90,
     launch_sums,
+    launch_unfold,
     launch_weight_grad,
     plan_costs,
     weight_grad_costs,
@@ -64,6 +65,8 @@ class Case:
     tile: tuple[int, int] | None = None
     """The tile of weight gradients; None leaves it and the kernel to the operator."""
     biased: bool = True
+    copy_bytes: int = 0
+    """The most bytes of an unfolded copy; 0 leaves that to the operator."""
 
     @property
     def label(self) -> str:
@@ -77,6 +80,7 @@ class Case:
             f"{self.parts} parts" if self.parts else "",
             f"tile {self.tile}" if self.tile else "",
             "" if self.biased else "no bias",
+            f"copies of {self.copy_bytes} bytes" if self.copy_bytes else "",
         )
         return f"{str(self.dtype)[6:]} {self.sizes} {self.taps} {' '.join(filter(None, flags))}".strip()
 
@@ -143,6 +147,8 @@ class Case:
                 stack.enter_context(mock.patch.object(module, "parts_of", return_value=self.parts))
             if self.parts:
                 stack.enter_context(mock.patch.object(plan_costs, "divisions", return_value=(self.parts,)))
+            if self.copy_bytes:
+                stack.enter_context(mock.patch.object(launch_unfold, "COPY_BYTES", self.copy_bytes))
             if self.tile:
                 stack.enter_context(mock.patch.object(launch_weight_grad, "plans", self._plans))
             yield
@@ -325,6 +331,15 @@ def _weight_cases() -> Iterator[Case]:
     yield Case(torch.float32, (4, 128, 192, 28, 28), parts=12)
 
 
+def _in_chunks() -> Iterator[Case]:
+    """List cases whose inputs are unfolded in chunks: of images, of volumes, of slices, of rows, and of rows of slices."""
+    for dtype, (batch, *positions), maps in itertools.product(
+        _HALVES, ((5, 25, 61), (3, 5, 20, 21), (1, 12, 20, 21), (1, 100, 61), (1, 3, 90, 61)), (True, False)
+    ):
+        words = {"padding": 1, "stride": (*(1 for _ in positions[1:]), 2)}
+        yield Case(dtype, (batch, 3, 72, *positions), 3, words, maps=maps, copy_bytes=1 << 16)
+
+
 def _estimated() -> Iterator[Case]:
     """List cases that run as estimated times choose."""
     for dtype, (sizes, taps, words) in itertools.product(
@@ -360,6 +375,7 @@ def gradient_cases() -> Iterator[Case]:
             yield Case(dtype, (4, 128, 192, 28, 28), tf32=tf32, parts=parts, maps=False)
             yield Case(dtype, (4, 128, 192, 3, 28, 28), tf32=tf32, parts=parts, maps=False)
     yield from _weight_cases()
+    yield from _in_chunks()
     yield from _copied()
     for dtype, (sizes, taps, words) in itertools.product(_HALVES, _FEW_GRADS):
         yield Case(dtype, sizes, taps, words)

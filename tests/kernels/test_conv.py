@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from nojit.kernels.conv import (
     launch_merge,
     launch_pointers,
     launch_sums,
+    launch_unfold,
     launch_weight_grad,
     op,
     reference,
@@ -751,22 +753,143 @@ def test_few_channels_of_any_layout(how, shape, launched):
     assert launched == ["conv_unfold", "conv_few"], "each asked for once"
 
 
-@pytest.mark.parametrize("shape", [(5, 3, 9, 8), (5, 3, 4, 6, 7)])
-def test_a_batch_whose_copy_would_be_large_is_unfolded_in_parts(shape, monkeypatch):
+class Unfolded(NamedTuple):
+    """A launch of the kernel that unfolds."""
+
+    address: int
+    held_bytes: int
+    """Bytes of the memory of which it writes a part."""
+    results: int
+    """Results of the weight that it copies as well."""
+
+
+@pytest.fixture
+def unfolds() -> Iterator[list[Unfolded]]:
+    """Note the launches that unfold."""
+    noted: list[Unfolded] = []
+    source = library.CURRENT.source
+
+    def provide(name: str) -> Any:
+        kernel = source.provider(name)
+
+        def launch(*args: Any, **named: Any) -> None:
+            copy = named["x_out_ptr"]
+            noted.append(Unfolded(copy.data_ptr(), copy.untyped_storage().nbytes(), named["results"]))
+            kernel(*args, **named)
+
+        return launch if name == "conv_unfold" else kernel
+
+    with library.override(provide):
+        yield noted
+
+
+def fits(launches: Sequence[Unfolded], count: int, limit: int) -> bool:
+    """Return whether so many launches wrote into the same memory of at most `limit` bytes."""
+    return len(launches) == count and len({each[:2] for each in launches}) == 1 and launches[0].held_bytes <= limit
+
+
+# shape, options, bytes, chunks
+CHUNKS = {
+    "images": ((5, 3, 9, 8), {"padding": 1}, 2 * 9 * 8 * 32, 3),
+    "rows": ((2, 3, 14, 8), {"padding": 1}, 10 * 8 * 32, 4),
+    "rows apart": ((1, 3, 15, 9), {"padding": (3, 1), "stride": 2, "dilation": (2, 1)}, 9 * 5 * 32, 5),
+    "rows that do not fit": ((1, 3, 4, 8), {"padding": 1}, 1, 4),
+    "volumes": ((3, 3, 4, 6, 7), {"padding": 1}, 4 * 6 * 7 * 32, 3),
+    "slices": ((2, 3, 7, 5, 6), {"padding": 1, "stride": (2, 1, 1)}, 5 * 5 * 6 * 32, 4),
+    "rows of slices": ((1, 3, 3, 9, 5), {"padding": 1}, 3 * 5 * 5 * 32, 9),
+    "slices of padding alone": ((1, 3, 5, 4, 5), {"padding": (4, 1, 1)}, 3 * 4 * 5 * 32, 11),
+}
+
+
+@pytest.mark.parametrize("case", CHUNKS.values(), ids=CHUNKS.keys())
+def test_large_inputs_are_unfolded_and_summed_in_chunks(case, unfolds, monkeypatch):
+    shape, words, limit, count = case
     monkeypatch.setattr(launch_few, "parts_of", lambda *_: 1)
-    monkeypatch.setattr(launch_few, "COPY_BYTES", 2 * math.prod(shape[2:]) * 16 * 2 + 1)
-    unfold, copies = launch_few.unfold, []
-
-    def note(*args: Any, **named: Any) -> Tensor:
-        copies.append(unfold(*args, **named))
-        return copies[-1]
-
-    monkeypatch.setattr(launch_few, "unfold", note)
     values = few(shape, 16, (3,) * len(shape[2:]), torch.float16, "planes")
-    first = check(of(shape), values, gradients=False, padding=1)
-    assert len(copies) == 3
-    assert all(copy is copies[0] for copy in copies)
-    assert torch.equal(of(shape)(*values, padding=1), first), "replayed"
+    whole = check(of(shape), values, gradients=False, **words)
+    assert len(unfolds) == 1
+    operators.MEMO.forget()
+    unfolds.clear()
+    monkeypatch.setattr(launch_unfold, "COPY_BYTES", limit)
+    assert torch.equal(of(shape)(*values, **words), whole)
+    assert len(unfolds) == count if limit == 1 else fits(unfolds, count, limit)
+    assert torch.equal(of(shape)(*values, **words), whole), "replayed"
+    assert len(unfolds) == 2 * count
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 14, 8), (1, 3, 7, 5, 6)], ids=str)
+def test_chunks_of_one_input_without_a_batch_are_replayed(shape, unfolds, monkeypatch):
+    monkeypatch.setattr(launch_unfold, "COPY_BYTES", math.prod(shape[2:]) * 16)
+    x, w, bias = few(shape, 16, (3,) * len(shape[2:]), torch.float16, "planes")
+    expected = [of(shape)(value, w, bias, padding=1)[0] for value in (x, -x)]
+    unfolds.clear()
+    assert all(
+        of(shape)(value[0], w, bias, padding=1).equal(best) for value, best in zip((x, -x), expected, strict=True)
+    )
+    assert len(unfolds) > 2
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("name", ["images", "rows", "rows apart", "rows that do not fit"])
+def test_weight_gradients_of_large_inputs_are_summed_in_chunks(name, parts, unfolds, monkeypatch):
+    shape, words, limit, count = CHUNKS[name]
+    monkeypatch.setattr(launch_weight_grad, "plans", lambda *_, **__: [Plan(0.0, 64, 32, parts)])
+    monkeypatch.setattr(launch_unfold, "COPY_BYTES", limit)
+    check(conv2d, few(shape, 16, (3, 3), torch.float16, "channels"), **words)
+    # those of the convolution come first
+    own = unfolds[count:]
+    assert len(own) == count if limit == 1 else fits(own, count, limit)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_chunks_add_in_the_order_of_parts(parts, unfolds, monkeypatch):
+    x, _, _ = few((4, 3, 8, 8), 16, (3, 3), torch.float16, "channels")
+    grad = laid_out(torch.randn(4, 16, 8, 8).half(), "channels")
+    results = []
+    # two chunks of two images, and all images at once in as many parts
+    for limit, each in ((2 * 8 * 8 * 32, parts), (1 << 30, 2 * parts)):
+        monkeypatch.setattr(launch_unfold, "COPY_BYTES", limit)
+        monkeypatch.setattr(launch_weight_grad, "plans", lambda *_, each=each, **__: [Plan(0.0, 64, 32, each)])
+        operators.MEMO.forget()
+        window = [1, 1], [1, 1], [1, 1], [1, 1]
+        results += [torch.ops.nojit.conv_weight_grad(grad, x, [16, 3, 3, 3], *window, 1, "ieee") for _ in range(2)]
+    assert len(unfolds) == 2 * 2 + 2 * 1, "two chunks, or one; each twice, the second time replayed"
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_chunks_read_what_all_of_a_sum_reads(seed, monkeypatch):
+    rng = random.Random(seed)
+    mul, taps, dilation = (tuple(rng.randint(1, 3) for _ in range(3)) for _ in range(3))
+    before, source = (tuple(rng.randint(low, low + 4) for _ in range(3)) for low in (0, 7))
+    sweep = forward_sweep(Window(mul, before, before, dilation), source, taps)
+    sweeps_of = [sweep, *(each.sweep for each in classes_of(sweep) if all(each.sweep.taps))]
+    sweep = rng.choice(sweeps_of)
+    one = Sum(sweep, rng.randint(1, 3), 1, 3, 16, is_transposed=False, precision="ieee")
+    limit = rng.randint(1, 2 * launch_unfold.unfolded_form(one).copied_bytes(one))
+    monkeypatch.setattr(launch_unfold, "COPY_BYTES", limit)
+    seen = torch.zeros((one.batch, *sweep.out), dtype=torch.int64)
+    for each in launch_unfold.chunks_of(one):
+        own = each.one.sweep
+        assert each.source.copied_bytes(each.one) <= limit or each.one.positions == own.out[2]
+        sizes = (each.one.batch, *own.out)
+        seen[tuple(slice(f, f + n) for f, n in zip(each.first, sizes, strict=True))] += 1
+        for dim in range(3):
+            first, read = each.first[1 + dim], each.first_read[1 + dim]
+            for position, tap in itertools.product(range(own.out[dim]), range(own.taps[dim])):
+                at = position * own.mul[dim] + tap * own.step[dim] + own.start[dim]
+                all_at = (first + position) * sweep.mul[dim] + tap * sweep.step[dim] + sweep.start[dim]
+                assert at + read == all_at
+                assert (0 <= at < own.source[dim]) == (0 <= all_at < sweep.source[dim])
+    assert (seen == 1).all()
+
+
+def test_a_volume_of_two_gigabytes_unfolded_takes_chunks_of_one():
+    around = (1, 1, 1)
+    sweep = forward_sweep(Window(around, around, around, around), (512, 512, 512), (3, 3, 3))
+    chunks = launch_unfold.chunks_of(Sum(sweep, 1, 1, 1, 16, is_transposed=False, precision="ieee"))
+    assert 1 < len(chunks) < 5
+    assert all(each.source.copied_bytes(each.one) <= 1 << 30 for each in chunks)
 
 
 def test_volumes_whose_slices_have_gaps_are_copied_before_they_are_unfolded(launched):

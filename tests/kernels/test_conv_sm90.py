@@ -17,6 +17,7 @@ from nojit.kernels.conv import (
     launch_pointers,
     launch_sm90,
     launch_sums,
+    launch_unfold,
     launch_weight_grad,
     op_autograd,
 )
@@ -116,7 +117,7 @@ def unfold(x: Tensor, _w: Tensor, out: Tensor, _copy: Tensor, *numbers: int) -> 
     batch, channels, results, x_h, x_w, width, _, _, together, vectors, mul, step, start, *strides = numbers
     assert results == 0
     image = x.as_strided((batch, channels, x_h, x_w), strides[:4])
-    made = out.view(batch, x_h, width, 8 * vectors).zero_()
+    made = out.movedim(1, -1).view(batch, x_h, width, 8 * vectors).zero_()
     for at in range(width):
         for tap in range(together):
             column = at * mul + tap * step + start
@@ -537,8 +538,50 @@ FEW = {
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("case", FEW.values(), ids=FEW.keys())
 def test_weight_gradients_of_few_channels(case, parts, monkeypatch):
-    shape, channels, taps, words = case
     whole(monkeypatch, parts)
+    check_weight_gradient(*case)
+    assert "conv_weight_grad_sm90" in asked[-2:]
+
+
+CHUNKS = {
+    "images": ((5, 3, 9, 8), 16, (7, 7), {"padding": 3, "stride": 2}, 2 * 9 * 4 * 48),
+    "rows": ((1, 12, 17, 9), 24, (3, 3), {"padding": 1}, 11 * 9 * 96),
+    "volumes": ((3, 3, 4, 6, 7), 16, (3, 3, 3), {"padding": 1}, 4 * 6 * 7 * 32),
+    "slices": ((2, 12, 7, 5, 6), 24, (3, 3, 3), {"padding": 1, "stride": (2, 1, 1)}, 5 * 5 * 6 * 96),
+    "rows of slices": ((1, 1, 3, 9, 5), 8, (3, 3, 3), {"padding": 1}, 3 * 5 * 5 * 16),
+}
+
+
+@pytest.mark.parametrize("strips", [False, True])
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("case", CHUNKS.values(), ids=CHUNKS.keys())
+def test_weight_gradients_of_large_inputs_are_summed_in_chunks(case, parts, strips, monkeypatch):
+    *operands_of, limit = case
+    taps, copies = operands_of[2], []
+
+    def unfold_and_note(x: Tensor, w: Tensor, out: Tensor, *numbers: Any) -> None:
+        copies.append((out.data_ptr(), out.untyped_storage().nbytes()))
+        unfold(x, w, out, *numbers)
+
+    def plans(tiles: Sequence[Tile], *_: Any, **__: Any) -> list[Plan]:
+        return [Plan(float((tile in STRIPS_OF_WEIGHTS) != strips), tile.rows, tile.cols, parts) for tile in tiles]
+
+    if strips:
+        of_weight_strips.update(GROUP=2, STAGES=taps[-2] + 1)
+    monkeypatch.setitem(STAND_INS, "conv_unfold", unfold_and_note)
+    monkeypatch.setattr(launch_weight_grad, "plans", plans)
+    monkeypatch.setattr(launch_unfold, "COPY_BYTES", limit)
+    check_weight_gradient(*operands_of)
+    assert len(copies) > 2
+    assert len(set(copies)) == 1
+    assert copies[0][1] <= limit
+    kernel = HALO if strips and taps[-2] == 3 else "conv_weight_grad_sm90"
+    assert asked.count(kernel) == len(copies)
+    assert asked[-1] == "conv_weight_merge"
+
+
+def check_weight_gradient(shape: tuple[int, ...], channels: int, taps: tuple[int, ...], words: dict[str, Any]) -> None:
+    """Hold the gradient of a convolution by its weight to the exact one."""
     x, w, _ = operands(shape, channels, taps)
     torchs = functional.conv2d if len(taps) == 2 else functional.conv3d
     wide, own = ([value.to(kind, copy=True).requires_grad_() for value in (x, w)] for kind in (torch.float64, x.dtype))
@@ -547,7 +590,6 @@ def test_weight_gradients_of_few_channels(case, parts, monkeypatch):
     window = [torchs_numbers(words, name, len(taps)) for name in ("stride", "padding", "padding", "dilation")]
     got = torch.ops.nojit.conv_weight_grad(grad, x, list(w.shape), *window, 1, "ieee")
     assert got.shape == w.shape
-    assert "conv_weight_grad_sm90" in asked[-2:]
     (best,), (theirs,) = (
         torch.autograd.grad(out, values[1], grad.to(out.dtype)) for out, values in ((exact, wide), (right, own))
     )
