@@ -186,6 +186,7 @@ def unfolded(
         shape = (one.batch, *lines, each.source.width, each.source.channels)
         copy = writer.stands(memory[: math.prod(shape)].view(shape).movedim(-1, 1), memory)
         _unfold(writer, each, its_x, copy, weights)
+        weights = None
         yield each, copy, its_result
 
 

@@ -813,6 +813,7 @@ def test_large_inputs_are_unfolded_and_summed_in_chunks(case, unfolds, monkeypat
     monkeypatch.setattr(launch_unfold, "COPY_BYTES", limit)
     assert torch.equal(of(shape)(*values, **words), whole)
     assert len(unfolds) == count if limit == 1 else fits(unfolds, count, limit)
+    assert [each.results for each in unfolds] == [16, *[0] * (count - 1)], "the weight is copied once"
     assert torch.equal(of(shape)(*values, **words), whole), "replayed"
     assert len(unfolds) == 2 * count
 
