@@ -197,8 +197,9 @@ def _unfold(writer: RecipeWriter, each: Chunk, x: Tensor, copy: Tensor, weights:
     """
     one, source, own = each.one, each.source, each.one.sweep
     high, taps = math.prod(own.source[:2]), math.prod(own.taps[:2])
+    x, x_strides = _as_image(writer, x)
     w, w_copy = weights or (x, copy)
-    (x, x_strides), (w, w_strides) = _as_image(writer, x), _as_image(writer, w)
+    w, w_strides = _as_image(writer, w)
     joins = source.taps == 1
     writer.launch(
         "conv_unfold",

@@ -580,6 +580,25 @@ def test_weight_gradients_of_large_inputs_are_summed_in_chunks(case, parts, stri
     assert asked[-1] == "conv_weight_merge"
 
 
+def test_weight_gradients_copy_volumes_whose_slices_have_gaps_once(monkeypatch):
+    copy, copies = launch_unfold.copied_by_channels, []
+
+    def note(*args: Any) -> Tensor:
+        copies.append(copy(*args))
+        return copies[-1]
+
+    monkeypatch.setattr(launch_unfold, "copied_by_channels", note)
+    x, _, _ = operands((2, 3, 4, 10, 6), 16, (3, 3, 3))
+    grad = torch.randn(2, 16, 4, 5, 6).bfloat16().contiguous(memory_format=torch.channels_last_3d)
+    window = [1] * 3, [1] * 3, [1] * 3, [1] * 3
+    of_gaps, of_all = (
+        torch.ops.nojit.conv_weight_grad(grad, value, [16, 3, 3, 3, 3], *window, 1, "ieee")
+        for value in (x[:, :, :, :5], x[:, :, :, :5].contiguous(memory_format=torch.channels_last_3d))
+    )
+    assert torch.equal(of_gaps, of_all)
+    assert len(copies) == 1
+
+
 def check_weight_gradient(shape: tuple[int, ...], channels: int, taps: tuple[int, ...], words: dict[str, Any]) -> None:
     """Hold the gradient of a convolution by its weight to the exact one."""
     x, w, _ = operands(shape, channels, taps)
