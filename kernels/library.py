@@ -1,4 +1,4 @@
-"""Source of the operators' kernels: the bundles at hand, or a provider that a test installs.
+"""Find the operators' kernels: in bundles, or from a provider that a test installs.
 
 Operators call `get` with a kernel's manifest name at every call, and launch the result. By default, `get` returns the
 kernel from the first bundle for each arch that holds it, in the order of `nojit.runtime.discovery.discover.bundles_of_kernels`. `override`

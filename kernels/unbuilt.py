@@ -1,4 +1,4 @@
-"""Kernels of the library that no bundle at hand holds: Triton's JIT compiles them if ``NOJIT_MISS`` allows it."""
+"""Kernels of the library that no bundle holds: Triton's JIT compiles them if ``NOJIT_MISS`` allows it."""
 
 from __future__ import annotations
 

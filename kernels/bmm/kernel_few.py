@@ -1,4 +1,4 @@
-"""Triton kernels of matrix products with few rows: they read the right operand once, as fast as memory delivers it.
+"""Triton kernels of matrix products with few rows: they read the right operand once, at the bandwidth of memory.
 
 The right operand b [k_len, n_len] is stored by columns, as the weight of a linear layer is. Rows of a and columns of b start at
 multiples of 16 bytes, and k_len is a multiple of `VECTOR`.

@@ -1,4 +1,4 @@
-"""Triton kernel of gated products with one row: it reads both weights once, as fast as memory delivers them."""
+"""Triton kernel of gated products with one row: it reads both weights once, at the bandwidth of memory."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""How a sum of two products runs on sm_90: in one launch and with which tile, or in parts.
+"""Choose how a sum of two products runs on sm_90: in one launch with some tile, or in three launches.
 
 In parts, each product writes fp32 sums, with a tile and parts of K of its own, and a third launch adds them up. The times are those of
 `nojit.kernels.bmm.cost`; decision 0080 has the result on random sums.

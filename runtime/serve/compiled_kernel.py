@@ -1,4 +1,4 @@
-"""The result of a launch and of ``warmup`` of a served function, which answers as Triton's ``CompiledKernel`` does."""
+"""The result of a launch and of ``warmup`` of a served function, with the interface of Triton's ``CompiledKernel``."""
 
 from __future__ import annotations
 

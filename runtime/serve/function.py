@@ -1,4 +1,4 @@
-"""Functions of Triton that bundles serve, or do not."""
+"""Functions of Triton: those that bundles serve, and those that none does."""
 
 from __future__ import annotations
 

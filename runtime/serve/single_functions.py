@@ -23,9 +23,9 @@ _servers: dict[tuple[object, ...], Server] = {}
 
 
 def serve_function(function: Any, bundles: Any, *, miss: str = "jit", preload: bool = False) -> Any:
-    """Return what launches one ``@triton.jit`` function from bundles: ``launcher[grid](...)``. The process stays as it is.
+    """Return a launcher of one ``@triton.jit`` function from bundles: ``launcher[grid](...)``. Nothing else in the process changes.
 
-    A package launches its own functions with it. Calls mean what they mean for Triton. A call that no variant fits, a device without a
+    A package launches its own functions with it. Calls have the meaning that they have for Triton. A call that no variant fits, a device without a
     bundle and a source that differs from the recorded one are misses.
 
     Args:
