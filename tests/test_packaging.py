@@ -35,6 +35,16 @@ def test_what_an_index_shows_links_to_no_file() -> None:
         assert extra in SETTINGS["project"]["optional-dependencies"]
 
 
+def test_the_tests_get_a_torch_without_a_triton_before_pip_resolves_the_rest(tmp_path: Path) -> None:
+    """The index has a build for CUDA, which requires another Triton than `constraints.txt`: pip would find no set of versions."""
+    make = ["make", "--dry-run", f"VENV={tmp_path}", f"{tmp_path}/.test"]
+    printed = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    torch, rest = (next(at for at, line in enumerate(printed) if part in line) for part in ("^torch==", ".[dev]"))
+    assert torch < rest
+    assert "--no-deps" in printed[torch]
+    assert "/whl/cpu" in printed[torch]
+
+
 @pytest.mark.slow
 def test_the_source_distribution_builds_without_a_warning_into_a_wheel_that_works(tmp_path: Path) -> None:
     if subprocess.run([sys.executable, "-c", "import build, setuptools"], capture_output=True, check=False).returncode:
