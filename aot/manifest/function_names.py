@@ -47,7 +47,8 @@ def check_name(spelling: str, where: str) -> None:
         ManifestError: the name has another form.
     """
     module, _, name = spelling.partition(":")
-    if not module:
+    # a module's name has neither slashes nor empty parts, as a relative import would have
+    if not module.endswith(".py") and ("/" in module or not all(module.split("."))):
         raise ManifestError(f"expected {EXPECTED}", got=repr(spelling), where=where)
     _parsed(name, spelling, where)
 

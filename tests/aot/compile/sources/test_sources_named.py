@@ -176,6 +176,10 @@ REFUSED = [
     "a.py",
     ":k",
     "a.py: k",
+    "../kernels:k",
+    "/etc/passwd:k",
+    ".a:k",
+    "a..b:k",
     "a.py:k\\nk",
     f"a.py:{'(' * 500}k",
 ]
