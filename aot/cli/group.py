@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ _EXTRAS = {
     "triton": "build",
     "zstandard": "build",
 }
+# narrowest terminal that click fits its help pages to
+_CLICK_COLUMNS_MIN = 52
 # attributes of an error that its JSON contains
 _ERROR_FACTS = ("what", "got", "where", "rule", "reason", "log")
 _MISTAKE_FACTS = ("what", "got", "where", "file", "line", "column", "key")
@@ -78,7 +81,7 @@ class _Commands(LazyGroup):
 
     def _run(self, words: list[str], prog_name: str | None) -> int:
         try:
-            code = super().main(words, prog_name=prog_name, standalone_mode=False)
+            code = super().main(words, prog_name=prog_name, standalone_mode=False, terminal_width=_help_width())
         except click.Abort as error:
             return _stop(words, error.__cause__ or error, "interrupted", EXIT_INTERRUPTED)
         except SystemExit as error:
@@ -100,6 +103,12 @@ class _Commands(LazyGroup):
         except (NojitError, OSError) as error:
             return _fail(words, error, _message(error), exit_code(error))
         return code or 0
+
+
+def _help_width() -> int | None:
+    """Return the width of help pages on a narrow terminal, for which click writes 50 columns; None leaves it to click."""
+    columns = shutil.get_terminal_size().columns
+    return max(columns - 2, 20) if columns < _CLICK_COLUMNS_MIN else None
 
 
 def _message(error: Exception) -> str:

@@ -224,6 +224,12 @@ def test_help_of_what_there_is_not_is_a_usage_error(run: Run, words: list[str], 
     assert expected in result.stderr
 
 
+@pytest.mark.parametrize("words", [["-h"], ["build", "-h"], ["cache", "stats", "-h"], ["help", "build"]])
+def test_help_fits_a_terminal_of_forty_columns(run: Run, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert max(map(len, run(*words).stdout.splitlines())) <= 40
+
+
 def test_options_that_no_command_has_go_nowhere(run: Run) -> None:
     result = run("--jason", "build")
     assert result.exit_code == 2
