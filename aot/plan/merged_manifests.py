@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,7 +26,15 @@ from nojit.runtime.tuning.tuned_tables import TunedTable
 from nojit.runtime.types.constants import constant_of
 from nojit.runtime.values import LAYOUTS
 
-__all__ = ["ManifestEntry", "Merging", "check_archs", "check_kernel", "manifests_beside", "merge_manifests"]
+__all__ = [
+    "ManifestEntry",
+    "Merging",
+    "check_archs",
+    "check_kernel",
+    "manifests_beside",
+    "merge_manifests",
+    "other_manifests",
+]
 
 
 def manifests_beside(
@@ -37,12 +45,15 @@ def manifests_beside(
     """Return other manifests of the same folders, if existing bundles hold kernels that `manifests` do not contain."""
     known = {name: {entry.spec.name for entry in found} for name, (_, found) in bundles.items()}
     lacking = {name for (name, _), place in places.items() if name in known and place.kernels - known[name]}
-    if not lacking:
-        return []
+    return other_manifests(manifests, lacking) if lacking else []
+
+
+def other_manifests(manifests: Sequence[Path], bundles: Collection[str]) -> list[Path]:
+    """Return the other manifests of the same folders that belong to one of some bundles."""
     given = {path.resolve() for path in manifests}
     folders = dict.fromkeys(path.parent for path in manifests)
     others = [path for folder in folders for path in sorted(folder.glob("*.toml")) if path.resolve() not in given]
-    return [path for path in others if bundle_of(path) in lacking]
+    return [path for path in others if bundle_of(path) in bundles]
 
 
 def check_archs(entries: Sequence[ManifestEntry], compiler: Compiler, mistakes: Mistakes) -> None:

@@ -9,15 +9,16 @@ from nojit.aot.cli.building.build_results import tell_of_kept, tell_of_untuned, 
 from nojit.aot.cli.options.build_request import Request
 from nojit.aot.cli.progress.build_progress import View
 from nojit.aot.inspect.bundles_in_place import read_in_place
-from nojit.aot.manifest.reader import find_manifests
+from nojit.aot.manifest.reader import bundle_of, find_manifests
 from nojit.aot.plan.compiler_interface import Compiler
+from nojit.aot.plan.merged_manifests import other_manifests
 from nojit.aot.plan.plan import Plan, absent_kernels
 from nojit.aot.plan.planner import make_plans
 from nojit.aot.recorded_builds.inputs import bundle_name, is_recording, read_recordings
 from nojit.aot.recorded_builds.origins import recorded_triton
 from nojit.aot.recorded_builds.recorded_plans import make_plans as make_recorded_plans
 from nojit.aot.variants.left_out import Absence
-from nojit.runtime.errors import ManifestError
+from nojit.runtime.errors import ManifestError, PackageError
 
 __all__ = ["plan_request"]
 
@@ -102,6 +103,7 @@ def _plan_manifests(
             where=where,
         )
     warn_of_absent(view, planned, absent, [version for _, version in compiler.tritons])
+    _check_intact(request.folder, plans)
     tell_of_kept(view, plans)
     tell_of_untuned(view, plans)
     if not plans:
@@ -109,3 +111,17 @@ def _plan_manifests(
             "expected a variant to build; check --kernel, --profile and --arch", got="none", where=where
         )
     return plans, absent
+
+
+def _check_intact(folder: Path, plans: Sequence[Plan]) -> None:
+    """Require that a bundle can be read before one of only some kernels replaces it: its other kernels would be lost."""
+    for plan in plans:
+        path = folder / plan.file_name
+        if plan.in_place is not None or not path.is_file():
+            continue
+        if plan.only or other_manifests(plan.manifests, {bundle_of(each) for each in plan.manifests}):
+            what = (
+                "expected a readable bundle, because a build of some kernels keeps its others; build all kernels, or use another "
+                "--out folder"
+            )
+            raise PackageError(what, got="one that nojit verify refuses", where=str(path))

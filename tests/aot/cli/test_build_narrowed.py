@@ -67,6 +67,27 @@ def test_without_a_bundle_in_place_it_is_built_alone(build: Callable[..., Any], 
     assert variants(tmp_path / "out" / FILE) == {"add": 8, "neg": 1}
 
 
+@pytest.mark.parametrize("narrowed", ["a kernel", "a kernel that has a manifest of its own", "a manifest"])
+def test_a_damaged_bundle_is_not_replaced_by_one_of_some_kernels(
+    build: Callable[..., Any], manifest: Path, write_manifest: Callable[..., Path], tmp_path: Path, narrowed: str
+) -> None:
+    other = write_manifest(MUL, name="mul.toml")
+    build(manifest, other)
+    place = tmp_path / "out" / FILE
+    whole, damaged = place.read_bytes(), place.read_bytes()[:100]
+    place.write_bytes(damaged)
+    words = {
+        "a kernel": (manifest, other, "--kernel", "neg"),
+        "a kernel that has a manifest of its own": (manifest, other, "--kernel", "mul"),
+        "a manifest": (other,),
+    }
+    message = f"build all kernels, or use another --out folder, got one that nojit verify refuses - at {place}"
+    assert message in build(*words[narrowed], code=1).stderr
+    assert place.read_bytes() == damaged
+    build(manifest, other)
+    assert place.read_bytes() == whole
+
+
 def test_the_profile_in_place_is_kept(build: Callable[..., Any], manifest: Path, tmp_path: Path) -> None:
     build(manifest, "--profile", "core")
     core = variants(tmp_path / "out" / FILE)
