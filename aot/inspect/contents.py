@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.backends.registry import arch_of, vendor_named
+from nojit.aot.base.files import files_in
 from nojit.aot.variants.table_json import encode_definition
 from nojit.runtime.base.file_kinds import file_kind
 from nojit.runtime.base.launch_options import TOOLCHAIN
@@ -184,7 +185,7 @@ def open_bundle(path: Path) -> BundleFile:
         BundleError: `path` is missing, or not an intact bundle.
     """
     if path.is_dir():
-        inside = ", ".join(sorted((entry.name for entry in path.glob(f"*{SUFFIX}")), key=by_arch))
+        inside = ", ".join(sorted((entry.name for entry in files_in(path, SUFFIX)), key=by_arch))
         raise BundleError("expected a bundle file", got=f"a folder with {inside or 'no bundle'}", where=str(path))
     if path.exists() and not path.is_file():
         raise BundleError("expected a bundle file", got=file_kind(path.stat().st_mode), where=str(path))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from nojit.aot.base.files import files_in
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
 from nojit.runtime.bundle.file import BundleFile
@@ -63,12 +64,13 @@ def find_bundles(places: Iterable[Path]) -> list[Path]:
 
     Raises:
         BundleError: a folder has no bundle.
+        OSError: a folder cannot be read.
     """
     found: dict[str, Path] = {}
     for place in places:
-        inside = sorted(place.glob(f"*{SUFFIX}"), key=lambda path: by_arch(path.name)) if place.is_dir() else [place]
+        inside = sorted(files_in(place, SUFFIX), key=lambda path: by_arch(path.name)) if place.is_dir() else [place]
         if not inside:
-            got = "only wheels" if any(place.glob("*.whl")) else "none"
+            got = "only wheels" if files_in(place, ".whl") else "none"
             what = f"expected a folder with *{SUFFIX} files: build some with nojit build"
             raise BundleError(what, got=got, where=str(place))
         # keyed by real path, since places can overlap

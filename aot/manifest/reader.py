@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
+from nojit.aot.base.files import files_in
 from nojit.aot.manifest.archs import check_target
 from nojit.aot.manifest.config_rules import check_config, check_options
 from nojit.aot.manifest.expression_checks import check_rules
@@ -43,11 +44,12 @@ def find_manifests(places: Sequence[Path]) -> list[Path]:
 
     Raises:
         ManifestError: a place that does not exist, or a folder without manifests.
+        OSError: a folder cannot be read.
     """
     found: list[Path] = []
     for place in places:
         if place.is_dir():
-            inside = sorted(path for path in place.glob("*.toml") if path.is_file())
+            inside = [path for path in files_in(place, ".toml") if path.is_file()]
             if not inside:
                 raise ManifestError(
                     "expected a folder with *.toml manifests", got="a folder without any", where=str(place)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.base.defaults import BUNDLE_NAME
+from nojit.aot.base.files import files_in
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import PART_SUFFIX, SUFFIX, Recording, files_of, process_files, read_recording
 
@@ -33,7 +34,7 @@ def is_recording(place: Path) -> bool:
     """Return whether a path on a command line is a recording, or a folder of recordings without manifests."""
     if not place.is_dir():
         return place.suffix in (SUFFIX, PART_SUFFIX)
-    return bool(find_recordings([place])) and not any(place.glob("*.toml"))
+    return bool(find_recordings([place])) and not files_in(place, ".toml")
 
 
 def find_recordings(places: Iterable[Path]) -> list[Path]:
@@ -47,7 +48,7 @@ def find_recordings(places: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for place in places:
         if place.is_dir() and not process_files(place):
-            found += sorted(place.glob(f"*{SUFFIX}"))
+            found += files_in(place, SUFFIX)
         else:
             found.append(place)
     return list(dict.fromkeys(found))

@@ -292,6 +292,7 @@ def files_of(path: Path) -> list[Path]:
 
     Raises:
         RecordingError: a folder without files of processes.
+        OSError: a folder that cannot be read.
     """
     if path.is_dir():
         files = process_files(path)
@@ -304,7 +305,9 @@ def files_of(path: Path) -> list[Path]:
 
 def process_files(folder: Path) -> list[Path]:
     """Return the files of recorded processes in a folder, sorted. Signed statements of bundles, which end alike, are none."""
-    return sorted(path for path in folder.glob(f"*{PART_SUFFIX}") if not path.name.endswith(_STATEMENT_SUFFIX))
+    # `Path.glob` finds nothing in a folder that cannot be read
+    found = (path for path in folder.iterdir() if path.name.endswith(PART_SUFFIX))
+    return sorted(path for path in found if not path.name.endswith(_STATEMENT_SUFFIX))
 
 
 def _read_file(path: Path, recording: Recording) -> None:

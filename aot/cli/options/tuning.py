@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from nojit.aot.base.files import files_in
 from nojit.aot.cli.console import PLACE, Number, Output
 from nojit.aot.tune.select.measured_times import MeasuredTimes, collect
 from nojit.aot.tune.select.rules import TuningRules
@@ -84,13 +85,13 @@ def read_tables(place: Path) -> list[TunedTable]:
 
     Raises:
         TuningError: a table is invalid, or the folder has none.
-        OSError: the path does not exist.
+        OSError: the path does not exist or cannot be read.
     """
     if not place.exists():
         raise FileNotFoundError(
             f"expected a tuned table or a folder of them, got no such path - at {place}; write tables with nojit tune select"
         )
-    paths = sorted(place.glob("*.toml")) if place.is_dir() else [place]
+    paths = files_in(place, ".toml") if place.is_dir() else [place]
     if not paths:
         raise TuningError(
             "expected a folder with tuned tables", got="none; write them with nojit tune select", where=str(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -10,7 +11,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from nojit.aot.wheel.archive import Wheel, pack_wheel
@@ -624,6 +625,35 @@ def test_what_the_system_refuses_is_told_with_what_was_expected(run: Run, tmp_pa
     assert (
         run("inspect", long).stderr == f"error: expected a file or folder to use, got File name too long - at {long}\n"
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect",),
+        ("verify",),
+        ("wheel",),
+        ("sign", "--new-key", "key.pem"),
+        ("push", "oci://localhost:1/kernels:1"),
+        ("build", "--dry-run"),
+        ("extract", "--kernel", "scale", "--out", "."),
+        ("tune", "run", "--problems", "norm", "--out", "found.db"),
+        ("coverage",),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    def refuse(path: Path) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    places = (tmp_path, tmp_path) if words[0] == "coverage" else (tmp_path,)
+    result = run(*words, *places)
+    assert (result.exit_code, "ermission denied" in result.stderr) == (1, True), result.stderr
+    assert str(tmp_path) in result.stderr
 
 
 # -- attachments -----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+from nojit.aot.base.files import files_in
 from nojit.aot.cli.console import PLACE, Output, counted, duration, output_options
 from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.cli.progress.tuning_progress import follow_tuning
@@ -109,7 +110,7 @@ def _bundle(path: Path) -> Path:
         )
     if not path.is_dir():
         return path
-    found = sorted(path.glob(f"*{SUFFIX}"))
+    found = files_in(path, SUFFIX)
     if len(found) != 1:
         names = ", ".join(one.name for one in found) or "none"
         raise NojitError(
