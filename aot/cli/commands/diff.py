@@ -94,7 +94,8 @@ def _show(out: Output, diff: BundleDiff) -> None:
         return
     differing = sum(kernel.status != "same" for kernel in diff.kernels)
     same = sum(kernel.same for kernel in diff.kernels)
-    out.line(f"{differing} of {counted(len(diff.kernels), 'kernel')} differ; {counted(same, 'variant')} alike")
+    verb = "differs" if len(diff.kernels) == 1 else "differ"
+    out.line(f"{differing} of {counted(len(diff.kernels), 'kernel')} {verb}; {counted(same, 'variant')} alike")
 
 
 def _show_kernel(out: Output, kernel: KernelDiff) -> None:

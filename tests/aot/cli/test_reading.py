@@ -418,7 +418,9 @@ def test_diff_of_code_alone_is_counted(run: Run, tmp_path: Path) -> None:
     before = make_bundle(tmp_path / "a.nojit", first)
     images = (first.images[0].replace(b"scale 0", b"scale X"), *first.images[1:])
     after = make_bundle(tmp_path / "b.nojit", replace(first, images=images))
-    assert "1 changed (1 in code only), 3 alike" in run("diff", before, after).stdout
+    shown = run("diff", before, after).stdout
+    assert "1 changed (1 in code only), 3 alike" in shown
+    assert "1 of 1 kernel differs; 3 variants alike" in shown
     assert "dtype=" not in run("diff", before, after).stdout
     assert "other  dtype=" in run("diff", before, after, "-v").stdout
 
