@@ -12,6 +12,7 @@ from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.inspect.places import bundles_at
 from nojit.aot.recorded_builds.coverage import Checked, Coverage, coverage_of
 from nojit.aot.recorded_builds.inputs import read_recordings
+from nojit.runtime.errors import RecordingError
 
 __all__ = ["command"]
 
@@ -43,6 +44,9 @@ def command(out: Output, /, recording: Path, places: tuple[Path, ...], archs: tu
         found = [each for place in places for each in opened.enter_context(bundles_at(place)).places]
         bundles = [opened.enter_context(each.opened()) for each in found]
         coverage = coverage_of(recorded, bundles, tuple(dict.fromkeys(archs)))
+    if not coverage.checked:
+        what = "expected launches of kernels in the recording: run more of the program"
+        raise RecordingError(what, got="none", where=str(recording))
     out.emit(
         "coverage",
         {

@@ -144,6 +144,23 @@ def test_trials_and_bundles_of_manifests_do_not_count(recorder: Recorder, tmp_pa
     assert len(cover(tmp_path).checked) == 1
 
 
+def test_a_recording_without_launches_is_not_taken_for_a_served_one(
+    recorder: Recorder, tmp_path: Path, build: Callable[..., Path], run: Run
+) -> None:
+    """As one is of which a full disk kept the beginning."""
+    recorder.call(programs.add, Tensor(), Tensor(), 7, BLOCK=64)
+    out = build()
+    (part,) = (tmp_path / "r").iterdir()
+    beginning = tmp_path / "beginning.nojitrec"
+    beginning.write_bytes(part.read_bytes().splitlines(keepends=True)[0])
+    result = run("coverage", beginning, out)
+    assert result.exit_code == 1
+    assert (
+        f"expected launches of kernels in the recording: run more of the program, got none - at {beginning}"
+        in result.stderr
+    )
+
+
 def test_the_command_fails_if_something_misses(
     recorder: Recorder, tmp_path: Path, build: Callable[..., Path], run: Run, document: Callable[..., Any]
 ) -> None:
