@@ -115,9 +115,9 @@ $(VENV)/.build: $(VENV)/bin/python $(SOURCES)
 	$(PIP) install -c constraints.txt -e ".[build]"
 	touch $@
 
-# first torch, and for the CPU: its builds for CUDA, which the index has, require another Triton than constraints.txt
+# torch comes first and alone: a build for CUDA requires another Triton than constraints.txt, which pip then puts back with a warning
 $(VENV)/.test: $(VENV)/.build
-	$(PIP) install --no-deps --extra-index-url https://download.pytorch.org/whl/cpu "$$(grep '^torch==' constraints.txt)"
+	$(PIP) install "$$(grep '^torch==' constraints.txt)"
 	$(PIP) install -c constraints.txt -e ".[dev]"
 	touch $@
 
