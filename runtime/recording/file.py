@@ -204,7 +204,9 @@ class Recording:
 
     def _add_process(self, line: dict[str, Any]) -> None:
         if line.get("format") != FORMAT:
-            raise ValueError(f"expected format {FORMAT}, got {line.get('format')!r}: record again, or update nojit")
+            raise ValueError(
+                f"expected a recording of format {FORMAT}, got {line.get('format')!r}: record again, or update nojit"
+            )
         self.processes[_text(line, "process")] = line
 
     def _add_closure(self, line: dict[str, Any]) -> None:
@@ -218,7 +220,7 @@ class Recording:
     def _add_specialization(self, line: dict[str, Any]) -> None:
         found, digest = line.get("specialization"), _text(line, "digest")
         if not isinstance(found, dict) or specializations.digest_of(found) != digest:
-            raise ValueError(f"expected a specialization with the digest {digest[:12]}")
+            raise ValueError(f"expected a specialization with the digest {digest[:12]}, got another one")
         known = digest in self.specializations
         self.specializations.setdefault(digest, found)
         # one launch outside of trials and warm-ups is enough
@@ -252,7 +254,7 @@ class Recording:
         key = _text(line, "process"), _text(line, "specialization")
         count = line.get("count")
         if type(count) is not int:
-            raise ValueError("expected a count of launches")
+            raise ValueError(f"expected a count of launches, got {count!r}")
         self._launches[key] = max(count, self._launches.get(key, 0))
 
 
@@ -323,15 +325,24 @@ def _read_file(path: Path, recording: Recording) -> None:
     if whole and not _describes_process(whole.partition(b"\n")[0]):
         raise RecordingError("expected a recording: nojit record writes one", got="another file", where=str(path))
     for number, raw in enumerate(whole.splitlines(), 1):
-        try:
-            line = json.loads(raw)
-            if not isinstance(line, dict):
-                raise ValueError("expected an object")  # noqa: TRY004, TRY301 - a broken line
-            recording.add(line)
-        except (ValueError, RecursionError) as error:
-            raise RecordingError("expected a recording", got=str(error), where=f"{path}:{number}") from None
+        _read_line(raw, recording, f"{path}:{number}")
     if not whole:
         raise RecordingError("expected a recording", got="no complete line", where=str(path))
+
+
+def _read_line(raw: bytes, recording: Recording, where: str) -> None:
+    try:
+        line = json.loads(raw)
+        if isinstance(line, dict):
+            recording.add(line)
+            return
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RecordingError("expected a line of JSON", got=worded(error), where=where) from None
+    except ValueError as error:
+        raise RecordingError(str(error), where=where) from None
+    except RecursionError:
+        raise RecordingError("expected a line of JSON", got="too many levels", where=where) from None
+    raise RecordingError("expected a JSON object", got=type(line).__name__, where=where)
 
 
 def _describes_process(raw: bytes) -> bool:

@@ -109,31 +109,41 @@ def test_an_unfinished_last_line_is_ignored(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("line", "got"),
+    ("line", "message"),
     [
-        ("[]", "an object"),
-        ("nonsense", "Expecting value"),
+        ("[]", "expected a JSON object, got list"),
+        ("nonsense", "expected a line of JSON, got Expecting value"),
         ('{"record":"song"}', "a newer nojit may read it"),
-        ('{"record":"closure","digest":"00","closure":{"definitions":[]}}', "closure with the digest"),
-        ('{"record":"specialization","digest":"00","specialization":{}}', "specialization with the digest"),
-        ('{"record":"launches","process":"1","specialization":"00","count":"many"}', "a count"),
-        ('{"record":"problem","what":1}', "a text in 'what'"),
-        ("[" * 100_000, "recursion"),
+        (
+            '{"record":"closure","digest":"00","closure":{"definitions":[]}}',
+            "expected a closure with the digest 00, got another",
+        ),
+        (
+            '{"record":"specialization","digest":"00","specialization":{}}',
+            "specialization with the digest 00, got another",
+        ),
+        (
+            '{"record":"launches","process":"1","specialization":"00","count":"many"}',
+            "expected a count of launches, got 'many'",
+        ),
+        ('{"record":"problem","what":1}', "expected a text in 'what', got int"),
+        ("[" * 100_000, "got too many levels"),
     ],
 )
-def test_a_damaged_line_is_named_by_file_and_number(tmp_path: Path, line, got):
+def test_a_damaged_line_is_named_by_file_and_number(tmp_path: Path, line, message):
     writer = Writer(tmp_path / "r", FACTS)
     add(writer)
     (file,) = (tmp_path / "r").iterdir()
     file.write_text(file.read_text() + line + "\n")
-    with pytest.raises(RecordingError, match=got) as caught:
+    with pytest.raises(RecordingError, match=message) as caught:
         read_recording(tmp_path / "r")
+    assert str(caught.value).count("expected") == 1
     assert caught.value.where == f"{file}:3"
 
 
 def test_another_format_is_refused(tmp_path: Path):
     (tmp_path / "a.nojitrec").write_text(json.dumps({"record": "process", "format": 2, "process": "1"}) + "\n")
-    with pytest.raises(RecordingError, match="format 1, got 2"):
+    with pytest.raises(RecordingError, match="expected a recording of format 1, got 2"):
         read_recording(tmp_path / "a.nojitrec")
 
 
