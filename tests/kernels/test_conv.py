@@ -758,7 +758,7 @@ class Unfolded(NamedTuple):
 
     address: int
     held_bytes: int
-    """Bytes of the memory of which it writes a part."""
+    """Size of the memory that all chunks share."""
     results: int
     """Results of the weight that it copies as well."""
 

@@ -147,7 +147,7 @@ def test_trials_and_bundles_of_manifests_do_not_count(recorder: Recorder, tmp_pa
 def test_a_recording_without_launches_is_not_taken_for_a_served_one(
     recorder: Recorder, tmp_path: Path, build: Callable[..., Path], run: Run
 ) -> None:
-    """As one is of which a full disk kept the beginning."""
+    """A full disk may have cut it off after its first line."""
     recorder.call(programs.add, Tensor(), Tensor(), 7, BLOCK=64)
     out = build()
     (part,) = (tmp_path / "r").iterdir()
