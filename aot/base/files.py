@@ -18,7 +18,6 @@ from nojit.runtime.errors import PackageError
 __all__ = [
     "check_folder",
     "create_file",
-    "files_in",
     "read_regular",
     "read_sealed",
     "replace_file",
@@ -78,15 +77,6 @@ def _write_errors(path: Path) -> Iterator[None]:
         # the text of the error would name the temporary file
         got = worded(error)
         raise PackageError("expected to write a file", got=got, where=str(path)) from None
-
-
-def files_in(folder: Path, suffix: str) -> list[Path]:
-    """Return the paths in a folder whose names end in `suffix`, sorted by name.
-
-    Raises:
-        OSError: the folder cannot be read. `Path.glob` finds nothing in such a folder.
-    """
-    return sorted(path for path in folder.iterdir() if path.name.endswith(suffix))
 
 
 def check_folder(folder: Path) -> None:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.backends.registry import arch_of, vendor_named
-from nojit.aot.base.files import files_in
 from nojit.aot.variants.table_json import encode_definition
-from nojit.runtime.base.file_kinds import file_kind
+from nojit.runtime.base.file_kinds import file_kind, files_in
 from nojit.runtime.base.launch_options import TOOLCHAIN
 from nojit.runtime.base.strict_json import Json
 from nojit.runtime.base.wording import worded

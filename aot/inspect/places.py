@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nojit.aot.base.files import files_in
 from nojit.aot.inspect.contents import open_bundle
 from nojit.aot.inspect.wheel_file import WheelFile
+from nojit.runtime.base.file_kinds import files_in
 from nojit.runtime.bundle.file import BundleFile
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.discovery.discover import asked_names, named

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
-from nojit.aot.base.files import files_in
 from nojit.aot.manifest.archs import check_target
 from nojit.aot.manifest.config_rules import check_config, check_options
 from nojit.aot.manifest.expression_checks import check_rules
@@ -25,7 +24,7 @@ from nojit.aot.manifest.placeholders import find_placeholders
 from nojit.aot.manifest.spec import PATTERNS, BundleSpec, KernelSpec, Manifest
 from nojit.aot.manifest.text import ManifestText
 from nojit.aot.manifest.tuning_rules import check_batch, check_tuning
-from nojit.runtime.base.file_kinds import file_kind
+from nojit.runtime.base.file_kinds import file_kind, files_in
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import ManifestError
 

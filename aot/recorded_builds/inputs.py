@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nojit.aot.base.defaults import BUNDLE_NAME
-from nojit.aot.base.files import files_in
+from nojit.runtime.base.file_kinds import files_in
 from nojit.runtime.errors import RecordingError
 from nojit.runtime.recording.file import PART_SUFFIX, SUFFIX, Recording, files_of, process_files, read_recording
 

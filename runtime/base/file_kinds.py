@@ -1,4 +1,4 @@
-"""Kinds of files: their names in messages, and those that nojit neither reads nor replaces."""
+"""Kinds of files: their names in messages, those that nojit neither reads nor replaces, and those in a folder by suffix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["check_regular", "file_kind"]
+__all__ = ["check_regular", "file_kind", "files_in"]
 
 
 def file_kind(mode: int) -> str:
@@ -39,3 +39,12 @@ def check_regular(path: Path | str) -> None:
         return
     if not stat.S_ISREG(mode):
         raise OSError(file_kind(mode))
+
+
+def files_in(folder: Path, suffix: str) -> list[Path]:
+    """Return the paths in a folder whose names end in `suffix`, sorted by name.
+
+    Raises:
+        OSError: the folder cannot be read. `Path.glob` finds nothing in such a folder.
+    """
+    return sorted(path for path in folder.iterdir() if path.name.endswith(suffix))

@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from nojit.runtime.base.file_kinds import check_regular
+from nojit.runtime.base.file_kinds import check_regular, files_in
 from nojit.runtime.base.strict_json import Json, canonical_json
 from nojit.runtime.base.wording import worded
 from nojit.runtime.errors import RecordingError
@@ -307,9 +307,7 @@ def files_of(path: Path) -> list[Path]:
 
 def process_files(folder: Path) -> list[Path]:
     """Return the files of recorded processes in a folder, sorted. Signed statements of bundles, which end alike, are none."""
-    # `Path.glob` finds nothing in a folder that cannot be read
-    found = (path for path in folder.iterdir() if path.name.endswith(PART_SUFFIX))
-    return sorted(path for path in found if not path.name.endswith(_STATEMENT_SUFFIX))
+    return [path for path in files_in(folder, PART_SUFFIX) if not path.name.endswith(_STATEMENT_SUFFIX)]
 
 
 def _read_file(path: Path, recording: Recording) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from nojit.aot.base.files import files_in
 from nojit.aot.cli.console import PLACE, Number, Output
 from nojit.aot.tune.select.measured_times import MeasuredTimes, collect
 from nojit.aot.tune.select.rules import TuningRules
 from nojit.aot.tune.store.database import Database, open_database
+from nojit.runtime.base.file_kinds import files_in
 from nojit.runtime.base.suggestions import did_you_mean
 from nojit.runtime.errors import TuningError
 from nojit.runtime.tuning.tuned_tables import TunedTable, read_tuned

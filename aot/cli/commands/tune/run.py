@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
-from nojit.aot.base.files import files_in
 from nojit.aot.cli.console import PLACE, Output, counted, duration, output_options
 from nojit.aot.cli.exit_codes import EXIT_FAILED
 from nojit.aot.cli.progress.tuning_progress import follow_tuning
@@ -18,6 +17,7 @@ from nojit.aot.tune.measure.child_main import Setup
 from nojit.aot.tune.measure.request import ProblemRun, TuneRequest, TuneRun
 from nojit.aot.tune.measure.tuning_run import tune
 from nojit.aot.tune.store.database import Database, open_database
+from nojit.runtime.base.file_kinds import files_in
 from nojit.runtime.base.wording import few
 from nojit.runtime.bundle.format import SUFFIX
 from nojit.runtime.errors import NojitError
